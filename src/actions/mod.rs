@@ -1,0 +1,1 @@
+//! The Actions runtime: inputs, outputs, masks, groups, annotations, step summary.

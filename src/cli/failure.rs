@@ -1,0 +1,78 @@
+//! The one translation from typed errors to what a person reads and the process returns.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+/// Exit codes: 0 done or paused, 1 failed, 2 wrong usage or configuration, 3 refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExitKind {
+    /// 1
+    Failed,
+    /// 2
+    Usage,
+    /// 3
+    Refused,
+}
+
+/// What happened, why, what to do.
+#[derive(Debug)]
+pub struct Failure {
+    kind: ExitKind,
+    what: String,
+    why: Option<String>,
+    remedy: Option<String>,
+}
+
+impl Failure {
+    fn new(kind: ExitKind, what: impl Into<String>) -> Self {
+        Self { kind, what: what.into(), why: None, remedy: None }
+    }
+
+    /// Exit 1.
+    pub fn failed(what: impl Into<String>) -> Self {
+        Self::new(ExitKind::Failed, what)
+    }
+
+    /// Exit 2: wrong usage, input or configuration.
+    pub fn usage(what: impl Into<String>) -> Self {
+        Self::new(ExitKind::Usage, what)
+    }
+
+    /// Exit 3: permission or claim.
+    pub fn refused(what: impl Into<String>) -> Self {
+        Self::new(ExitKind::Refused, what)
+    }
+
+    /// Adds the reason.
+    #[must_use]
+    pub fn because(mut self, why: impl std::fmt::Display) -> Self {
+        self.why = Some(why.to_string());
+        self
+    }
+
+    /// Adds what to do.
+    #[must_use]
+    pub fn remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = Some(remedy.into());
+        self
+    }
+
+    /// Renders to standard error and gives the exit code.
+    #[must_use]
+    pub fn report(&self) -> ExitCode {
+        use std::io::Write as _;
+        let mut text = format!("error: {}\n", self.what);
+        if let Some(why) = &self.why {
+            let _ = writeln!(text, "  why: {why}");
+        }
+        if let Some(remedy) = &self.remedy {
+            let _ = writeln!(text, "  do:  {remedy}");
+        }
+        let _ = std::io::stderr().lock().write_all(text.as_bytes());
+        ExitCode::from(match self.kind {
+            ExitKind::Failed => 1,
+            ExitKind::Usage => 2,
+            ExitKind::Refused => 3,
+        })
+    }
+}

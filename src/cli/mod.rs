@@ -1,0 +1,88 @@
+//! The command line: clap definitions, one file per command; text and `--json` renderings.
+
+mod failure;
+
+mod explain_comment;
+mod explain_error;
+mod plan;
+mod schema;
+mod simulate;
+mod validate;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+pub use failure::{ExitKind, Failure};
+
+/// Findings in, verified pull requests out.
+#[derive(Debug, Parser)]
+#[command(name = "overhaul", version, about, max_term_width = 100)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Print the plan that findings would become; changes nothing.
+    Plan(plan::Args),
+    /// Predict timeline, makespan and cost of a plan on a set of pools.
+    Simulate(simulate::Args),
+    /// Ask how overhaul would read something.
+    #[command(subcommand)]
+    Explain(Explain),
+    /// Check the configuration.
+    Validate(validate::Args),
+    /// Print the JSON Schema of a format.
+    Schema(schema::Args),
+}
+
+#[derive(Debug, Subcommand)]
+enum Explain {
+    /// Classify one backend failure; JSON on standard input.
+    Error(explain_error::Args),
+    /// Read the commands of one comment; JSON on standard input.
+    Comment(explain_comment::Args),
+}
+
+/// Parses the process arguments, runs the command, renders a failure.
+pub async fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // clap prints help and version to standard output, mistakes to standard error.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+        }
+    };
+    match run(cli).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+async fn run(cli: Cli) -> Result<(), Failure> {
+    match cli.command {
+        Command::Plan(args) => plan::run(args),
+        Command::Simulate(args) => simulate::run(args),
+        Command::Explain(Explain::Error(args)) => explain_error::run(args),
+        Command::Explain(Explain::Comment(args)) => explain_comment::run(args),
+        Command::Validate(args) => validate::run(args),
+        Command::Schema(args) => schema::run(args),
+    }
+}
+
+/// Writes to standard output; a closed pipe is the reader's choice, not an error.
+///
+/// # Errors
+/// When standard output cannot be written for any other reason.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    use std::io::Write as _;
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::failed("cannot write to standard output").because(error))
+        }
+        _ => Ok(()),
+    }
+}

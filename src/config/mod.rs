@@ -1,0 +1,1 @@
+//! `overhaul.yml`: typed configuration with positions, validation and JSON Schema. Pure.

@@ -1,0 +1,1 @@
+//! One `next-step` cycle: observe, grant, work, land, report.

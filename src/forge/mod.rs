@@ -1,0 +1,1 @@
+//! Where pull requests, issues and comments live: the forge trait and its implementations.

@@ -1,0 +1,1 @@
+//! Git: gix for everything local, the git program for everything remote.

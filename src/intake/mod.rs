@@ -1,0 +1,1 @@
+//! Each source format to findings. Pure.

@@ -1,0 +1,286 @@
+//! The events. A run is its events and nothing else.
+//!
+//! Wire format: one JSON object a line, `{"v":1,"at":"..","cycle":"..","kind":"..", ...}`. Fields
+//! are only ever added, with a default. A kind that this version does not know becomes
+//! [`EventKind::Unknown`]: it stops a writer and leaves a reader working.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::model::{
+    AttemptNumber, CycleId, FindingId, NodeId, Outcome, OwnerToken, PoolId, RunId, Usage,
+};
+
+/// The event format that this version writes.
+pub const EVENT_VERSION: u32 = 1;
+
+/// One event.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// Format version.
+    pub v: u32,
+    /// When it was written, by the writer's clock.
+    pub at: Timestamp,
+    /// Which cycle wrote it.
+    pub cycle: CycleId,
+    /// What happened.
+    #[serde(flatten)]
+    pub kind: EventKind,
+}
+
+/// Whose process holds a claim, for asking whether it still lives.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct Holder {
+    /// GitHub workflow run id and attempt, on Actions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workflow_run: Option<u64>,
+    /// The attempt of that workflow run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workflow_attempt: Option<u32>,
+    /// Machine, boot and process, elsewhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process: Option<String>,
+}
+
+/// Why a run cannot go on now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PauseCause {
+    /// Every blocked node waits for a stated reset or budget.
+    BudgetExhausted,
+    /// Momentarily full; clears in seconds to minutes.
+    CapReached,
+    /// The blocked nodes exceed the window or capability of every available pool.
+    NoCapablePool,
+    /// Every pool is settled or unreachable.
+    NoUsablePool,
+    /// The time budget of this job is near.
+    JobDeadline,
+    /// Paused by a person.
+    Operator,
+}
+
+/// Why one node waits, in a pause.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct PausedNode {
+    /// Which node.
+    pub node: NodeId,
+    /// Its own cause; mixed causes stay apart.
+    pub cause: PauseCause,
+    /// One sentence with the figures.
+    pub reason: String,
+    /// When it may go on, where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_before: Option<Timestamp>,
+}
+
+/// Kinds of friction: "this went wrong; fix the tool, the config or the plan".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the names are the documentation")]
+pub enum FrictionType {
+    QuotaEscalation,
+    PoolSettled,
+    CreditExhausted,
+    ModelUnavailable,
+    PacketTooLarge,
+    QuotaUnclassified,
+    DeclaredCostDrift,
+    QuotaBlind,
+    VerifyFlaky,
+    ScopeViolation,
+    NewlyReachablePool,
+    BaseBroken,
+    SecretRefused,
+}
+
+/// What verified a tree.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct CheckRecord {
+    /// The command's name.
+    pub name: String,
+    /// Exit code; `None` when it was stopped.
+    pub exit_code: Option<i32>,
+    /// Wall clock, milliseconds.
+    pub millis: u64,
+    /// `passed`, `failed`, `base-fails-too`, `flaky`.
+    pub verdict: String,
+}
+
+/// What landed and how it was checked: the receipt of an accepted node.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Receipt {
+    /// Base commit of the attempt.
+    pub base: String,
+    /// The node's commit.
+    pub commit: String,
+    /// Its tree: exactly what was verified.
+    pub tree: String,
+    /// Findings that it resolves.
+    pub resolved: Vec<FindingId>,
+    /// Paths that it changes, as UTF-8 (lossy for odd names).
+    pub touched: Vec<String>,
+    /// Verify commands and re-checks.
+    pub checks: Vec<CheckRecord>,
+    /// The pool that did it.
+    pub pool: PoolId,
+    /// The model that really answered, where it says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_seen: Option<String>,
+    /// Consumption.
+    pub usage: Usage,
+    /// The worker's own summary; untrusted.
+    #[serde(default)]
+    pub summary: String,
+}
+
+/// How an attempt counts against the node's budgets (contract 2, infrastructure 5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Burn {
+    /// Nothing: limits that time heals, shutdown.
+    None,
+    /// The node's own failure: a bad result, a failed check.
+    Contract,
+    /// The world's failure: network, deadline.
+    Infrastructure,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", rename_all_fields = "kebab-case")]
+#[expect(missing_docs, reason = "fields carry the words of the vocabulary")]
+pub enum EventKind {
+    /// A run begins.
+    Opened { run: RunId, base_branch: String, base_commit: String, findings_digest: String },
+    /// A plan (by digest) is the run's plan from here on.
+    Planned { revision: u32, digest: String },
+    /// A grant names an owner. Ignored when the node has a live claim or is not claimable.
+    Claimed {
+        node: NodeId,
+        attempt: AttemptNumber,
+        owner: OwnerToken,
+        lease_until: Timestamp,
+        #[serde(default)]
+        holder: Holder,
+    },
+    /// The lease moves on.
+    LeaseRenewed { node: NodeId, owner: OwnerToken, lease_until: Timestamp },
+    /// The owner gives the node back (or a cycle takes a dead owner's claim away).
+    Released { node: NodeId, owner: OwnerToken, reason: String },
+    /// A worker is about to be called.
+    AttemptStarted {
+        node: NodeId,
+        attempt: AttemptNumber,
+        owner: OwnerToken,
+        pool: PoolId,
+        base: String,
+    },
+    /// The attempt ended without landing. Ends the claim unless `keep_claim`.
+    AttemptEnded {
+        node: NodeId,
+        attempt: AttemptNumber,
+        owner: OwnerToken,
+        pool: PoolId,
+        outcome: Outcome,
+        burn: Burn,
+        /// What went wrong, for people and for the next prompt; scrubbed and cut.
+        detail: String,
+        #[serde(default)]
+        usage: Usage,
+        /// The kept tree of a rejected attempt, as a commit id.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        quarantine: Option<String>,
+        /// Nodes whose accepted work conflicts; the next attempt is based on them too.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        conflicts_with: Vec<NodeId>,
+    },
+    /// Verified on its final tree and integrated. The landing: nothing is resolved without it.
+    Accepted { node: NodeId, attempt: AttemptNumber, owner: OwnerToken, receipt: Receipt },
+    /// Nothing to change, proven by our own check on the base.
+    Satisfied { node: NodeId, attempt: AttemptNumber, owner: OwnerToken, evidence: String },
+    /// The node's branch is on the remote.
+    BranchPushed { node: NodeId, branch: String, commit: String },
+    /// Its pull request is open (or was found again).
+    PrOpened { node: NodeId, number: u64, url: String, branch: String, base: String },
+    /// Its head moved through us.
+    PrUpdated { node: NodeId, number: u64, commit: String },
+    /// People or policy merged it.
+    PrMerged { node: NodeId, number: u64, commit: String },
+    /// Closed unmerged.
+    PrClosed { node: NodeId, number: u64 },
+    /// Back to work with this in the prompt (change request, conflict with a moved base).
+    Reopened { node: NodeId, reason: String },
+    /// A person retries a failed or rejected node: its attempt budget starts anew.
+    Retried { node: NodeId, by: String },
+    /// A person skips it.
+    Skipped { node: NodeId, by: String },
+    /// The pool waits.
+    PoolPaused { pool: PoolId, until: Timestamp, outcome: Outcome, evidence: String, step: u32 },
+    /// The pool is out, across cycles. `until` where an end is known.
+    PoolSettled {
+        pool: PoolId,
+        outcome: Outcome,
+        #[serde(default)]
+        until: Option<Timestamp>,
+        evidence: String,
+    },
+    /// The pool is back.
+    PoolRestored { pool: PoolId, by: String },
+    /// A person lifts a settle that no cycle may lift.
+    Unsettled { pool: PoolId, by: String },
+    /// This request size does not fit this pool, for good.
+    SizeBanned { node: NodeId, pool: PoolId, tokens: u64 },
+    /// A limit that was learned, not declared.
+    LimitLearned { pool: PoolId, limits: crate::model::Limits },
+    /// The run cannot go on now.
+    Paused {
+        cause: PauseCause,
+        nodes: Vec<PausedNode>,
+        #[serde(default)]
+        not_before: Option<Timestamp>,
+    },
+    /// Work goes on; ends every pause.
+    Resumed { by: String },
+    /// A comment command was acted on; repeats of (comment, body) change nothing.
+    CommandReceived {
+        comment: u64,
+        body_digest: String,
+        line: u32,
+        verb: String,
+        #[serde(default)]
+        args: Vec<String>,
+        actor: String,
+        result: String,
+    },
+    /// More budget, by command; US dollars.
+    BudgetRaised { usd: f64, by: String },
+    /// Something to fix in the tool, the config or the plan. One per (type, discriminator).
+    Friction { friction: FrictionType, discriminator: String, text: String, remedy: String },
+    /// The forge object (dashboard, pause comment) that shows something, so that it is found again.
+    Shown { what: String, id: String, digest: String },
+    /// The close gate: the integrated tree was verified.
+    GatePassed { commit: String, checks: Vec<CheckRecord> },
+    /// The close gate failed; `round` never exceeds two.
+    GateFailed { commit: String, round: u32, nodes: Vec<NodeId>, detail: String },
+    /// The cycle began; the dashboard's heartbeat.
+    CycleStarted {
+        #[serde(default)]
+        holder: Holder,
+    },
+    /// The cycle ended with this status.
+    CycleEnded { status: String },
+    /// The run is over. `counts` by final state.
+    Closed { commit: String, counts: BTreeMap<String, usize> },
+    /// Called off by a person: nothing more is started.
+    Cancelled { by: String },
+    /// A kind this version does not know.
+    #[serde(skip_serializing, other)]
+    Unknown,
+}

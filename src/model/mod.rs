@@ -1,0 +1,22 @@
+//! The vocabulary: findings, nodes, plans, pools, outcomes, ids.
+//!
+//! Plain data with serde, no behaviour that touches the world. Everything else imports this;
+//! this imports nothing of ours. Time is [`jiff::Timestamp`] (UTC) and is always passed in.
+
+mod finding;
+mod id;
+mod node;
+mod outcome;
+mod path;
+mod pool;
+mod usage;
+
+pub use finding::{DropReason, Finding, Level, Place, Severity, content_fingerprint, hex_digest};
+pub use id::{
+    AttemptNumber, CycleId, FindingId, IdError, MeterKey, NodeId, OwnerToken, PoolId, RunId,
+};
+pub use node::{Coverage, CoveragePlace, Node, Plan, ScopeEntry, Tier, VerifyCommand};
+pub use outcome::{Channel, Classification, Observation, Outcome};
+pub use path::{PathError, RepoPath};
+pub use pool::{Limits, Pool, Provider};
+pub use usage::Usage;

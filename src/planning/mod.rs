@@ -1,0 +1,1 @@
+//! Findings to a validated plan. Pure.

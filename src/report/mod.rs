@@ -1,0 +1,1 @@
+//! Templates: comments, pull request bodies, dashboard, step summary, HTML report.

@@ -1,0 +1,1 @@
+//! Frontier, meters, selection, admission, partition, walls; simulation under a virtual clock. Pure.

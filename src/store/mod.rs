@@ -1,0 +1,1 @@
+//! Where the ledger is kept: on a git branch, in a directory, in workflow artifacts.

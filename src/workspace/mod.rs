@@ -1,0 +1,1 @@
+//! Worktrees, scope, verify, proof, integration.

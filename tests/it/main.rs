@@ -1,0 +1,1 @@
+//! Integration tests, one binary (linking is what costs): one module per user story.
