@@ -1,0 +1,97 @@
+//! The worker edge: one attempt in, one report out.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+
+use crate::model::{
+    AttemptNumber, Classification, Finding, FindingId, Node, Outcome, Pool, RunId, Usage,
+};
+
+/// One attempt as a worker sees it. It holds no write token and no other pool's key.
+#[derive(Debug, Clone)]
+pub struct Attempt {
+    /// Which run.
+    pub run: RunId,
+    /// The node's contract.
+    pub node: Node,
+    /// Its findings, in full.
+    pub findings: Vec<Finding>,
+    /// Which try.
+    pub number: AttemptNumber,
+    /// Commit that the worktree shows.
+    pub base: String,
+    /// The pool that does it.
+    pub pool: Pool,
+    /// The worktree: the only place that the worker may write, besides its home.
+    pub workdir: PathBuf,
+    /// A private home directory, empty at the start.
+    pub home: PathBuf,
+    /// Why the previous attempt was refused, if there was one.
+    pub previous_failure: Option<String>,
+    /// Set for the one repair turn: what was wrong with the result that this very worktree holds.
+    pub repair: Option<String>,
+    /// Wall clock for the whole attempt.
+    pub deadline: Duration,
+    /// Tokens that the attempt may consume, input and output together.
+    pub token_budget: u64,
+    /// Requests that the attempt may send.
+    pub request_budget: u32,
+    /// Fires when the cycle must stop; the worker stops within two seconds.
+    pub cancel: CancellationToken,
+}
+
+/// What a worker says that it did. Untrusted: nothing in it is believed without a check of ours.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct WorkerResult {
+    /// Findings that it claims to have resolved.
+    #[serde(default)]
+    pub resolved: Vec<FindingId>,
+    /// Findings that it could not resolve, with reasons.
+    #[serde(default)]
+    pub blocked: Vec<Blocked>,
+    /// Its own summary, for the pull request; fenced as untrusted text wherever it is shown.
+    #[serde(default)]
+    pub summary: String,
+}
+
+/// A finding that the worker could not resolve.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Blocked {
+    /// Which.
+    pub finding: FindingId,
+    /// Why.
+    pub reason: String,
+}
+
+/// How the attempt's backend part ended.
+#[derive(Debug, Clone)]
+pub struct WorkReport {
+    /// `Success` iff `result` is there.
+    pub outcome: Outcome,
+    /// The parsed result.
+    pub result: Option<WorkerResult>,
+    /// The reading of the failure, with its reset, where a backend failed.
+    pub classification: Option<Classification>,
+    /// One paragraph for people and for the next prompt; secrets scrubbed, cut.
+    pub detail: String,
+    /// Consumption.
+    pub usage: Usage,
+    /// The model that really answered, where the backend says.
+    pub model_seen: Option<String>,
+    /// Transcript or output for the report; secrets scrubbed, capped.
+    pub log: String,
+}
+
+/// Does attempts on one kind of pool. Errors are outcomes: there is no other failure channel.
+#[async_trait]
+pub trait Worker: Send + Sync {
+    /// Runs one attempt to its end. Must return within `attempt.deadline` plus a few seconds, and
+    /// leave no process behind.
+    async fn work(&self, attempt: Attempt) -> WorkReport;
+}
