@@ -1,6 +1,10 @@
 //! Pools at work: one file or folder per provider, and the rules that classify their failures.
 
 pub mod classify;
+pub mod prompt;
+pub mod result;
+#[cfg(test)]
+pub(crate) mod testing;
 mod worker;
 
 pub use worker::{Attempt, Blocked, WorkReport, Worker, WorkerResult};
