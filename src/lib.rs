@@ -12,6 +12,7 @@ pub mod cli;
 pub mod commands;
 pub mod config;
 pub mod cycle;
+pub mod failpoint;
 pub mod forge;
 pub mod git;
 pub mod intake;

@@ -1,0 +1,695 @@
+//! `fold(events) -> Run`: total, deterministic, fast. The fold itself holds the merge rules for
+//! concurrent writers, so that a stale writer's events change nothing whoever reads them.
+//!
+//! First claim wins; what an owner says after its claim is gone is ignored; everything else is a
+//! union. A claim ends only by an event (`Released`, `AttemptEnded`, a landing), never by a clock.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::event::{Burn, Event, EventKind, FrictionType, Holder, PauseCause, PausedNode, Receipt};
+use crate::model::{
+    AttemptNumber, FindingId, Limits, NodeId, Outcome, OwnerToken, PoolId, RunId, Usage,
+};
+
+/// What applying one event did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Applied {
+    /// It changed the run.
+    Yes,
+    /// The merge rules ignore it, for this reason.
+    No(&'static str),
+}
+
+/// Who has a node now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Claim {
+    /// The fence.
+    pub owner: OwnerToken,
+    /// Which try.
+    pub attempt: AttemptNumber,
+    /// When the lease ends unless renewed.
+    pub lease_until: Timestamp,
+    /// Whose process.
+    pub holder: Holder,
+    /// The pool at work, once the attempt started.
+    pub started: Option<PoolId>,
+}
+
+/// How one attempt failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Failure {
+    /// Which try.
+    pub attempt: AttemptNumber,
+    /// On which pool.
+    pub pool: PoolId,
+    /// How.
+    pub outcome: Outcome,
+    /// How it counts.
+    pub burn: Burn,
+    /// What went wrong.
+    pub detail: String,
+    /// The kept tree.
+    pub quarantine: Option<String>,
+}
+
+/// Where a node's work has come to.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Landing {
+    /// Nowhere yet.
+    #[default]
+    None,
+    /// Accepted: verified and integrated, at this place in the order of acceptance.
+    Accepted {
+        /// Order of acceptance, from 0.
+        order: u64,
+        /// What and how.
+        receipt: Box<Receipt>,
+        /// When, by the event.
+        at: Timestamp,
+    },
+    /// Nothing to change, proven.
+    Satisfied {
+        /// By what.
+        evidence: String,
+    },
+}
+
+/// The node's pull request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct PrRecord {
+    /// Its number.
+    pub number: u64,
+    /// Its address.
+    pub url: String,
+    /// Head branch.
+    pub branch: String,
+    /// Base branch.
+    pub base: String,
+    /// `None` while open; the merge commit, or nothing when closed unmerged.
+    pub end: Option<PrEnd>,
+}
+
+/// How a pull request ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PrEnd {
+    /// Merged as this commit.
+    Merged(String),
+    /// Closed unmerged.
+    Closed,
+}
+
+/// Everything the log says of one node.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct NodeRecord {
+    /// Its owner now.
+    pub claim: Option<Claim>,
+    /// The highest attempt number used.
+    pub attempts: u32,
+    /// Attempts that count against the contract budget since the last `Retried`.
+    pub contract_burnt: u32,
+    /// Attempts that count against the infrastructure budget since the last `Retried`.
+    pub infrastructure_burnt: u32,
+    /// Failures, oldest first, all of them.
+    pub failures: Vec<Failure>,
+    /// Where its work has come to.
+    pub landing: Landing,
+    /// The head that is on the remote.
+    pub pushed: Option<String>,
+    /// Its pull request.
+    pub pr: Option<PrRecord>,
+    /// Skipped by.
+    pub skipped: Option<String>,
+    /// Accepted nodes that its work conflicted with: further bases of the next attempt.
+    pub conflicts: BTreeSet<NodeId>,
+    /// Why it was taken back to work.
+    pub reopened: Option<String>,
+    /// The pool that last worked on it (continuity).
+    pub last_pool: Option<PoolId>,
+    /// Consumption of all attempts.
+    pub usage: Usage,
+}
+
+/// Everything the log says of one pool.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct PoolRecord {
+    /// Waits until then.
+    pub paused: Option<PoolPause>,
+    /// Out.
+    pub settled: Option<PoolSettle>,
+    /// Learned limits.
+    pub learned: Option<Limits>,
+    /// Consumption.
+    pub usage: Usage,
+}
+
+/// A pool's pause.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct PoolPause {
+    /// Its end.
+    pub until: Timestamp,
+    /// Its cause.
+    pub outcome: Outcome,
+    /// What the backend said.
+    pub evidence: String,
+    /// The backoff step, from 0.
+    pub step: u32,
+}
+
+/// A pool that is out across cycles.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct PoolSettle {
+    /// The cause.
+    pub outcome: Outcome,
+    /// The end, where one is known.
+    pub until: Option<Timestamp>,
+    /// What the backend said.
+    pub evidence: String,
+}
+
+/// The pause of the run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct PauseRecord {
+    /// The leading cause.
+    pub cause: PauseCause,
+    /// Each node with its own cause.
+    pub nodes: Vec<PausedNode>,
+    /// The earliest time at which anything can go on.
+    pub not_before: Option<Timestamp>,
+    /// When this cause was first recorded.
+    pub first_seen: Timestamp,
+    /// How often it was recorded.
+    pub count: u32,
+}
+
+/// A friction record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct FrictionRecord {
+    /// Its kind.
+    pub friction: FrictionType,
+    /// What it is about; with the kind, its key.
+    pub discriminator: String,
+    /// What was seen.
+    pub text: String,
+    /// What to do.
+    pub remedy: String,
+    /// How often.
+    pub count: u32,
+}
+
+/// Something of ours on the forge.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct ShownRecord {
+    /// The forge's id.
+    pub id: String,
+    /// Digest of what was shown last.
+    pub digest: String,
+}
+
+/// The close gate so far.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct Gate {
+    /// Commit with positive evidence.
+    pub passed: Option<String>,
+    /// Failed rounds.
+    pub failed_rounds: u32,
+    /// What the last failed round said.
+    pub detail: String,
+}
+
+/// The state of a run: its events, folded.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct Run {
+    /// Its id; `None` before `Opened`.
+    pub id: Option<RunId>,
+    /// Branch that it remedies.
+    pub base_branch: String,
+    /// Commit that it was planned on.
+    pub base_commit: String,
+    /// Digest of the findings.
+    pub findings_digest: String,
+    /// Revision and digest of the plan.
+    pub plan: Option<(u32, String)>,
+    /// By node.
+    pub nodes: BTreeMap<NodeId, NodeRecord>,
+    /// By pool.
+    pub pools: BTreeMap<PoolId, PoolRecord>,
+    /// (node, pool) pairs that do not fit, with the size in tokens.
+    pub bans: BTreeMap<NodeId, BTreeMap<PoolId, u64>>,
+    /// The pause, until work resumes.
+    pub pause: Option<PauseRecord>,
+    /// Friction, in order of first appearance.
+    pub friction: Vec<FrictionRecord>,
+    /// Processed commands: `comment:digest:line`.
+    pub commands: BTreeSet<String>,
+    /// What of ours is on the forge, by what it shows.
+    pub shown: BTreeMap<String, ShownRecord>,
+    /// Close gate.
+    pub gate: Gate,
+    /// Extra budget by command, US dollars.
+    pub extra_budget_usd: f64,
+    /// Consumption of all attempts.
+    pub usage: Usage,
+    /// Acceptances so far.
+    pub accepted: u64,
+    /// Last heartbeat and its cycle.
+    pub heartbeat: Option<Timestamp>,
+    /// Status of the last ended cycle.
+    pub last_status: Option<String>,
+    /// Called off by.
+    pub cancelled: Option<String>,
+    /// Over.
+    pub closed: Option<BTreeMap<String, usize>>,
+    /// Events applied or ignored so far.
+    pub events: usize,
+    /// Events of a newer version: a writer must stop.
+    pub unknown_events: usize,
+}
+
+/// Folds a whole log.
+#[must_use]
+pub fn fold<'a>(events: impl IntoIterator<Item = &'a Event>) -> Run {
+    let mut run = Run::default();
+    for event in events {
+        run.apply(event);
+    }
+    run
+}
+
+impl Run {
+    /// Applies one event.
+    pub fn apply(&mut self, event: &Event) -> Applied {
+        self.events += 1;
+        if matches!(event.kind, EventKind::Unknown) || event.v > super::EVENT_VERSION {
+            self.unknown_events += 1;
+            return Applied::No("written by a newer version");
+        }
+        if self.closed.is_some() {
+            return Applied::No("the run is closed");
+        }
+        self.apply_known(event)
+    }
+
+    fn apply_known(&mut self, event: &Event) -> Applied {
+        match &event.kind {
+            EventKind::Opened { .. } | EventKind::Planned { .. } => self.apply_opening(event),
+            EventKind::Claimed { node, attempt, owner, lease_until, holder } => {
+                self.claim(node, *attempt, owner, *lease_until, holder)
+            }
+            EventKind::LeaseRenewed { node, owner, .. }
+            | EventKind::Released { node, owner, .. }
+            | EventKind::AttemptStarted { node, owner, .. }
+            | EventKind::AttemptEnded { node, owner, .. }
+            | EventKind::Accepted { node, owner, .. }
+            | EventKind::Satisfied { node, owner, .. } => {
+                let held = self.nodes.get(node).and_then(|n| n.claim.as_ref()).map(|c| &c.owner);
+                if held == Some(owner) {
+                    self.apply_owned(event);
+                    Applied::Yes
+                } else {
+                    Applied::No("the claim is not held by this owner")
+                }
+            }
+            EventKind::BranchPushed { .. }
+            | EventKind::PrOpened { .. }
+            | EventKind::PrUpdated { .. }
+            | EventKind::PrMerged { .. }
+            | EventKind::PrClosed { .. }
+            | EventKind::Reopened { .. }
+            | EventKind::Retried { .. }
+            | EventKind::Skipped { .. } => self.apply_node(event),
+            EventKind::PoolPaused { .. }
+            | EventKind::PoolSettled { .. }
+            | EventKind::PoolRestored { .. }
+            | EventKind::Unsettled { .. }
+            | EventKind::SizeBanned { .. }
+            | EventKind::LimitLearned { .. } => {
+                self.apply_pool(&event.kind);
+                Applied::Yes
+            }
+            _ => self.apply_run(event),
+        }
+    }
+
+    fn apply_opening(&mut self, event: &Event) -> Applied {
+        match &event.kind {
+            EventKind::Opened { run, base_branch, base_commit, findings_digest } => {
+                if self.id.is_some() {
+                    return Applied::No("the run is open already");
+                }
+                self.id = Some(run.clone());
+                self.base_branch.clone_from(base_branch);
+                self.base_commit.clone_from(base_commit);
+                self.findings_digest.clone_from(findings_digest);
+                Applied::Yes
+            }
+            EventKind::Planned { revision, digest } => {
+                if self.plan.as_ref().is_some_and(|(have, _)| have >= revision) {
+                    return Applied::No("a plan of this revision is there already");
+                }
+                self.plan = Some((*revision, digest.clone()));
+                Applied::Yes
+            }
+            _ => Applied::No("no opening"),
+        }
+    }
+
+    fn claim(
+        &mut self,
+        node: &NodeId,
+        attempt: AttemptNumber,
+        owner: &OwnerToken,
+        lease_until: Timestamp,
+        holder: &Holder,
+    ) -> Applied {
+        if self.cancelled.is_some() {
+            return Applied::No("the run is cancelled");
+        }
+        let record = self.nodes.entry(node.clone()).or_default();
+        if record.claim.is_some() {
+            return Applied::No("the node has an owner");
+        }
+        if record.landing != Landing::None || record.skipped.is_some() {
+            return Applied::No("the node is finished");
+        }
+        if attempt.0 != record.attempts + 1 {
+            return Applied::No("the attempt number is not the next one");
+        }
+        record.attempts = attempt.0;
+        record.claim = Some(Claim {
+            owner: owner.clone(),
+            attempt,
+            lease_until,
+            holder: holder.clone(),
+            started: None,
+        });
+        Applied::Yes
+    }
+
+    /// Events that only the claim's owner may write; the owner was checked.
+    fn apply_owned(&mut self, event: &Event) {
+        match &event.kind {
+            EventKind::LeaseRenewed { node, lease_until, .. } => {
+                if let Some(claim) = self.record(node).claim.as_mut() {
+                    claim.lease_until = *lease_until;
+                }
+            }
+            EventKind::Released { node, .. } => self.record(node).claim = None,
+            EventKind::AttemptStarted { node, pool, .. } => {
+                // Work goes on: whatever the run waited for is over.
+                self.pause = None;
+                let record = self.record(node);
+                record.last_pool = Some(pool.clone());
+                if let Some(claim) = record.claim.as_mut() {
+                    claim.started = Some(pool.clone());
+                }
+            }
+            EventKind::AttemptEnded {
+                node,
+                attempt,
+                pool,
+                outcome,
+                burn,
+                detail,
+                usage,
+                quarantine,
+                conflicts_with,
+                ..
+            } => {
+                self.use_up(node, pool, *usage);
+                let record = self.record(node);
+                record.claim = None;
+                match burn {
+                    Burn::None => {}
+                    Burn::Contract => record.contract_burnt += 1,
+                    Burn::Infrastructure => record.infrastructure_burnt += 1,
+                }
+                record.conflicts.extend(conflicts_with.iter().cloned());
+                record.failures.push(Failure {
+                    attempt: *attempt,
+                    pool: pool.clone(),
+                    outcome: *outcome,
+                    burn: *burn,
+                    detail: detail.clone(),
+                    quarantine: quarantine.clone(),
+                });
+            }
+            EventKind::Accepted { node, receipt, .. } => {
+                self.use_up(node, &receipt.pool, receipt.usage);
+                let order = self.accepted;
+                self.accepted += 1;
+                let record = self.record(node);
+                record.claim = None;
+                record.reopened = None;
+                record.pushed = None;
+                record.landing =
+                    Landing::Accepted { order, receipt: Box::new(receipt.clone()), at: event.at };
+            }
+            EventKind::Satisfied { node, evidence, .. } => {
+                let record = self.record(node);
+                record.claim = None;
+                record.reopened = None;
+                record.landing = Landing::Satisfied { evidence: evidence.clone() };
+            }
+            _ => {}
+        }
+    }
+
+    /// Events about a node that anyone may write: observations of the world, and people's words.
+    fn apply_node(&mut self, event: &Event) -> Applied {
+        match &event.kind {
+            EventKind::BranchPushed { node, commit, .. } => {
+                self.record(node).pushed = Some(commit.clone());
+            }
+            EventKind::PrOpened { node, number, url, branch, base } => {
+                let record = self.record(node);
+                if record.pr.as_ref().is_some_and(|pr| pr.number == *number && pr.end.is_some()) {
+                    return Applied::No("that pull request has ended");
+                }
+                record.pr = Some(PrRecord {
+                    number: *number,
+                    url: url.clone(),
+                    branch: branch.clone(),
+                    base: base.clone(),
+                    end: None,
+                });
+            }
+            EventKind::PrUpdated { node, commit, .. } => {
+                self.record(node).pushed = Some(commit.clone());
+            }
+            EventKind::PrMerged { node, number, commit } => {
+                return self.end_pr(node, *number, PrEnd::Merged(commit.clone()));
+            }
+            EventKind::PrClosed { node, number } => {
+                return self.end_pr(node, *number, PrEnd::Closed);
+            }
+            EventKind::Reopened { node, reason } => {
+                let record = self.record(node);
+                if record.landing == Landing::None {
+                    return Applied::No("the node is at work already");
+                }
+                record.landing = Landing::None;
+                record.reopened = Some(reason.clone());
+            }
+            EventKind::Retried { node, .. } => {
+                let record = self.record(node);
+                if matches!(record.landing, Landing::Satisfied { .. })
+                    || record.pr.as_ref().is_some_and(|p| matches!(p.end, Some(PrEnd::Merged(_))))
+                {
+                    return Applied::No("the node is finished");
+                }
+                if record.pr.as_ref().is_some_and(|p| p.end == Some(PrEnd::Closed)) {
+                    record.pr = None;
+                    record.landing = Landing::None;
+                }
+                record.contract_burnt = 0;
+                record.infrastructure_burnt = 0;
+                record.skipped = None;
+            }
+            EventKind::Skipped { node, by } => {
+                let record = self.record(node);
+                record.skipped = Some(by.clone());
+                record.claim = None;
+            }
+            _ => return Applied::No("no node event"),
+        }
+        Applied::Yes
+    }
+
+    fn end_pr(&mut self, node: &NodeId, number: u64, end: PrEnd) -> Applied {
+        match self.record(node).pr.as_mut() {
+            Some(pr) if pr.number == number && pr.end.is_none() => {
+                pr.end = Some(end);
+                Applied::Yes
+            }
+            _ => Applied::No("no such open pull request"),
+        }
+    }
+
+    fn apply_pool(&mut self, kind: &EventKind) {
+        match kind {
+            EventKind::PoolPaused { pool, until, outcome, evidence, step } => {
+                let record = self.pools.entry(pool.clone()).or_default();
+                // Concurrent failures report one pause; the later end wins whatever the order.
+                if record.paused.as_ref().is_none_or(|p| p.until < *until) {
+                    record.paused = Some(PoolPause {
+                        until: *until,
+                        outcome: *outcome,
+                        evidence: evidence.clone(),
+                        step: *step,
+                    });
+                }
+            }
+            EventKind::PoolSettled { pool, outcome, until, evidence } => {
+                self.pools.entry(pool.clone()).or_default().settled = Some(PoolSettle {
+                    outcome: *outcome,
+                    until: *until,
+                    evidence: evidence.clone(),
+                });
+            }
+            EventKind::PoolRestored { pool, .. } | EventKind::Unsettled { pool, .. } => {
+                let record = self.pools.entry(pool.clone()).or_default();
+                record.paused = None;
+                record.settled = None;
+            }
+            EventKind::SizeBanned { node, pool, tokens } => {
+                self.bans.entry(node.clone()).or_default().insert(pool.clone(), *tokens);
+            }
+            EventKind::LimitLearned { pool, limits } => {
+                self.pools.entry(pool.clone()).or_default().learned = Some(*limits);
+            }
+            _ => {}
+        }
+    }
+
+    /// Events about the run as a whole.
+    fn apply_run(&mut self, event: &Event) -> Applied {
+        match &event.kind {
+            EventKind::Paused { cause, nodes, not_before } => {
+                let (first_seen, count) = match &self.pause {
+                    Some(p) if p.cause == *cause => (p.first_seen, p.count + 1),
+                    _ => (event.at, 1),
+                };
+                self.pause = Some(PauseRecord {
+                    cause: *cause,
+                    nodes: nodes.clone(),
+                    not_before: *not_before,
+                    first_seen,
+                    count,
+                });
+            }
+            EventKind::Resumed { .. } => self.pause = None,
+            EventKind::CommandReceived { comment, body_digest, line, .. } => {
+                if !self.commands.insert(command_key(*comment, body_digest, *line)) {
+                    return Applied::No("the command was acted on already");
+                }
+            }
+            EventKind::BudgetRaised { usd, .. } => self.extra_budget_usd += usd.max(0.0),
+            EventKind::Friction { friction, discriminator, text, remedy } => {
+                let known = self
+                    .friction
+                    .iter_mut()
+                    .find(|f| f.friction == *friction && f.discriminator == *discriminator);
+                if let Some(known) = known {
+                    known.count += 1;
+                    return Applied::No("the friction is known");
+                }
+                self.friction.push(FrictionRecord {
+                    friction: *friction,
+                    discriminator: discriminator.clone(),
+                    text: text.clone(),
+                    remedy: remedy.clone(),
+                    count: 1,
+                });
+            }
+            EventKind::Shown { what, id, digest } => {
+                let shown = ShownRecord { id: id.clone(), digest: digest.clone() };
+                self.shown.insert(what.clone(), shown);
+            }
+            EventKind::GatePassed { commit, .. } => self.gate.passed = Some(commit.clone()),
+            EventKind::GateFailed { round, detail, .. } => {
+                self.gate.failed_rounds = self.gate.failed_rounds.max(*round);
+                self.gate.detail.clone_from(detail);
+            }
+            EventKind::CycleStarted { .. } => self.heartbeat = Some(event.at),
+            EventKind::CycleEnded { status } => {
+                self.heartbeat = Some(event.at);
+                self.last_status = Some(status.clone());
+            }
+            EventKind::Closed { counts, .. } => self.closed = Some(counts.clone()),
+            EventKind::Cancelled { by } => self.cancelled = Some(by.clone()),
+            _ => return Applied::No("not a run event"),
+        }
+        Applied::Yes
+    }
+
+    fn record(&mut self, node: &NodeId) -> &mut NodeRecord {
+        self.nodes.entry(node.clone()).or_default()
+    }
+
+    fn use_up(&mut self, node: &NodeId, pool: &PoolId, usage: Usage) {
+        self.usage += usage;
+        self.record(node).usage += usage;
+        self.pools.entry(pool.clone()).or_default().usage += usage;
+    }
+
+    /// Whether this owner holds the node now: the fence that every landing passes.
+    #[must_use]
+    pub fn is_owned(&self, node: &NodeId, owner: &OwnerToken) -> bool {
+        self.nodes.get(node).and_then(|n| n.claim.as_ref()).is_some_and(|c| &c.owner == owner)
+    }
+
+    /// Whether this command line of this comment text was acted on.
+    #[must_use]
+    pub fn is_command_done(&self, comment: u64, body_digest: &str, line: u32) -> bool {
+        self.commands.contains(&command_key(comment, body_digest, line))
+    }
+
+    /// Accepted nodes in the order of acceptance.
+    #[must_use]
+    pub fn accepted_in_order(&self) -> Vec<(&NodeId, &Receipt)> {
+        let mut list: Vec<(u64, &NodeId, &Receipt)> = self
+            .nodes
+            .iter()
+            .filter_map(|(id, n)| match &n.landing {
+                Landing::Accepted { order, receipt, .. } => Some((*order, id, &**receipt)),
+                _ => None,
+            })
+            .collect();
+        list.sort_by_key(|(order, ..)| *order);
+        list.into_iter().map(|(_, id, receipt)| (id, receipt)).collect()
+    }
+
+    /// Findings that are resolved: only by a recorded landing.
+    #[must_use]
+    pub fn resolved(&self) -> BTreeSet<&FindingId> {
+        self.nodes
+            .values()
+            .filter_map(|n| match &n.landing {
+                Landing::Accepted { receipt, .. } => Some(receipt.resolved.iter()),
+                _ => None,
+            })
+            .flatten()
+            .collect()
+    }
+}
+
+fn command_key(comment: u64, body_digest: &str, line: u32) -> String {
+    format!("{comment}:{body_digest}:{line}")
+}

@@ -1,0 +1,313 @@
+//! The log and its fold: order-faithful, deterministic, safe under concurrent writers.
+
+use std::collections::BTreeMap;
+
+use overhaul::ledger::{
+    Applied, Burn, Event, EventKind, Landing, NodeState, PauseCause, Receipt, Run, fold,
+    node_states,
+};
+use overhaul::model::{
+    AttemptNumber, Coverage, CycleId, Node, NodeId, Outcome, OwnerToken, Plan, PoolId, RunId,
+    ScopeEntry, Severity, Tier, Usage,
+};
+use proptest::prelude::*;
+
+fn node(n: u8) -> NodeId {
+    NodeId::new(format!("N-{n:03}")).unwrap()
+}
+
+fn owner(n: u8) -> OwnerToken {
+    OwnerToken::new(format!("o{n}")).unwrap()
+}
+
+fn event(kind: EventKind) -> Event {
+    Event { v: 1, at: jiff::Timestamp::UNIX_EPOCH, cycle: CycleId::new("c1").unwrap(), kind }
+}
+
+fn claimed(n: u8, attempt: u32, by: u8) -> Event {
+    event(EventKind::Claimed {
+        node: node(n),
+        attempt: AttemptNumber(attempt),
+        owner: owner(by),
+        lease_until: jiff::Timestamp::UNIX_EPOCH,
+        holder: overhaul::ledger::Holder::default(),
+    })
+}
+
+fn receipt() -> Receipt {
+    Receipt {
+        base: "b".into(),
+        commit: "c".into(),
+        tree: "t".into(),
+        resolved: vec![],
+        touched: vec![],
+        checks: vec![],
+        pool: PoolId::new("p"),
+        model_seen: None,
+        usage: Usage::default(),
+        summary: String::new(),
+    }
+}
+
+fn accepted(n: u8, attempt: u32, by: u8) -> Event {
+    event(EventKind::Accepted {
+        node: node(n),
+        attempt: AttemptNumber(attempt),
+        owner: owner(by),
+        receipt: receipt(),
+    })
+}
+
+fn ended(n: u8, attempt: u32, by: u8, burn: Burn) -> Event {
+    event(EventKind::AttemptEnded {
+        node: node(n),
+        attempt: AttemptNumber(attempt),
+        owner: owner(by),
+        pool: PoolId::new("p"),
+        outcome: Outcome::InvalidResult,
+        burn,
+        detail: "d".into(),
+        usage: Usage::default(),
+        quarantine: None,
+        conflicts_with: vec![],
+    })
+}
+
+fn plan(nodes: &[(u8, &[u8])]) -> Plan {
+    let nodes = nodes
+        .iter()
+        .map(|(n, deps)| Node {
+            id: node(*n),
+            title: "t".into(),
+            findings: vec![],
+            writes: vec![ScopeEntry::Glob("**".into())],
+            creates: vec![],
+            depends_on: deps.iter().map(|d| node(*d)).collect(),
+            after: vec![],
+            verify: vec![],
+            verify_waived: Some("test".into()),
+            tier: Tier::Standard,
+            severity: Severity::Medium,
+            input_tokens: 1,
+            output_tokens: 1,
+        })
+        .collect();
+    let coverage = Coverage { total: 0, in_nodes: 0, dropped: 0, places: BTreeMap::new() };
+    Plan { version: 1, revision: 1, findings: vec![], nodes, coverage }
+}
+
+fn any_event() -> impl Strategy<Value = Event> {
+    let small = 0u8..4;
+    prop_oneof![
+        (small.clone(), 1u32..4, 0u8..3).prop_map(|(n, a, o)| claimed(n, a, o)),
+        (small.clone(), 1u32..4, 0u8..3).prop_map(|(n, a, o)| accepted(n, a, o)),
+        (small.clone(), 1u32..4, 0u8..3).prop_map(|(n, a, o)| ended(n, a, o, Burn::Contract)),
+        (small.clone(), 0u8..3).prop_map(|(n, o)| event(EventKind::Released {
+            node: node(n),
+            owner: owner(o),
+            reason: "r".into()
+        })),
+        (small.clone(), 1u64..4).prop_map(|(n, number)| event(EventKind::PrOpened {
+            node: node(n),
+            number,
+            url: "u".into(),
+            branch: "b".into(),
+            base: "m".into()
+        })),
+        (small.clone(), 1u64..4)
+            .prop_map(|(n, number)| event(EventKind::PrClosed { node: node(n), number })),
+        (small.clone()).prop_map(|n| event(EventKind::Retried { node: node(n), by: "x".into() })),
+        (small).prop_map(|n| event(EventKind::Skipped { node: node(n), by: "x".into() })),
+        Just(event(EventKind::Paused {
+            cause: PauseCause::CapReached,
+            nodes: vec![],
+            not_before: None
+        })),
+        Just(event(EventKind::Unknown)),
+        (1u64..3, 0u32..2).prop_map(|(comment, line)| event(EventKind::CommandReceived {
+            comment,
+            body_digest: "d".into(),
+            line,
+            verb: "resume".into(),
+            args: vec![],
+            actor: "a".into(),
+            result: "r".into()
+        })),
+    ]
+}
+
+proptest! {
+    /// Folding a prefix, storing it, reading it back and folding the rest is folding the whole.
+    #[test]
+    fn a_snapshot_never_changes_a_result(
+        events in proptest::collection::vec(any_event(), 0..60), cut in 0usize..60
+    ) {
+        let cut = cut.min(events.len());
+        let stored = serde_json::to_string(&fold(&events[..cut])).unwrap();
+        let mut resumed: Run = serde_json::from_str(&stored).unwrap();
+        for e in &events[cut..] {
+            resumed.apply(e);
+        }
+        prop_assert_eq!(resumed, fold(&events));
+    }
+
+    /// An event that the rules ignore leaves nothing behind but its count.
+    #[test]
+    fn ignored_events_change_nothing(events in proptest::collection::vec(any_event(), 0..60)) {
+        let mut with = Run::default();
+        let mut kept = Vec::new();
+        for e in &events {
+            if with.apply(e) == Applied::Yes {
+                kept.push(e.clone());
+            }
+        }
+        let mut without = fold(&kept);
+        without.events = with.events;
+        without.unknown_events = with.unknown_events;
+        // Known friction and ended pull requests only count.
+        prop_assert_eq!(strip_defaults(without), strip_defaults(with));
+    }
+
+    /// Whatever two writers interleave, a node has one owner and lands at most once per claim.
+    #[test]
+    fn at_most_one_owner_and_one_landing(events in proptest::collection::vec(any_event(), 0..80)) {
+        let mut run = Run::default();
+        let mut landings = 0;
+        for e in &events {
+            let before = run.clone();
+            let applied = run.apply(e);
+            match &e.kind {
+                EventKind::Claimed { node, .. } if applied == Applied::Yes => {
+                    prop_assert!(before.nodes.get(node).is_none_or(|n| n.claim.is_none()));
+                }
+                EventKind::Accepted { node, owner, .. } if applied == Applied::Yes => {
+                    prop_assert!(before.is_owned(node, owner));
+                    landings += 1;
+                }
+                _ => {}
+            }
+        }
+        prop_assert_eq!(run.accepted, landings);
+    }
+
+    /// Events survive their wire format.
+    #[test]
+    fn events_round_trip(e in any_event().prop_filter("ours", |e| e.kind != EventKind::Unknown)) {
+        let line = serde_json::to_string(&e).unwrap();
+        prop_assert_eq!(serde_json::from_str::<Event>(&line).unwrap(), e);
+    }
+}
+
+/// Records that only came into being by being looked at are equal to absent ones.
+fn strip_defaults(mut run: Run) -> Run {
+    run.nodes.retain(|_, n| *n != overhaul::ledger::NodeRecord::default());
+    run
+}
+
+#[test]
+fn unknown_kinds_are_seen_and_leave_a_reader_working() {
+    let line =
+        r#"{"v":1,"at":"2026-01-01T00:00:00Z","cycle":"c","kind":"from_the_future","x":[1]}"#;
+    let newer: Event = serde_json::from_str(line).unwrap();
+    assert_eq!(newer.kind, EventKind::Unknown);
+    let run = fold(&[newer, claimed(1, 1, 1)]);
+    assert_eq!(run.unknown_events, 1);
+    assert!(run.is_owned(&node(1), &owner(1)));
+}
+
+#[test]
+fn no_node_is_ever_resolved_without_its_recorded_landing() {
+    let plan = plan(&[(1, &[])]);
+    let mut run = fold(&[claimed(1, 1, 1)]);
+    // The worker ended well and the process died before the landing was written.
+    run.apply(&event(EventKind::Released {
+        node: node(1),
+        owner: owner(1),
+        reason: "owner is dead".into(),
+    }));
+    let states = node_states(&run, &plan, Default::default(), Default::default());
+    assert_eq!(states[&node(1)], NodeState::Ready);
+    assert!(run.resolved().is_empty());
+}
+
+#[test]
+fn ownership_is_fenced_at_the_effect_not_timed_by_file_age() {
+    // The first owner's claim was taken away; its late landing is ignored.
+    let released =
+        event(EventKind::Released { node: node(1), owner: owner(1), reason: "dead".into() });
+    let mut run = fold(&[claimed(1, 1, 1), released, claimed(1, 2, 2)]);
+    assert!(matches!(run.apply(&accepted(1, 1, 1)), Applied::No(_)));
+    assert_eq!(run.nodes[&node(1)].landing, Landing::None);
+    assert_eq!(run.apply(&accepted(1, 2, 2)), Applied::Yes);
+    // An expired lease alone gives nothing to anybody: leases end by an event.
+    let mut run = fold(&[claimed(1, 1, 1)]);
+    assert!(matches!(run.apply(&claimed(1, 2, 2)), Applied::No(_)));
+}
+
+#[test]
+fn every_loop_has_a_stored_falling_measure() {
+    let plan = plan(&[(1, &[])]);
+    let mut run = Run::default();
+    for attempt in 1..=2 {
+        run.apply(&claimed(1, attempt, 1));
+        run.apply(&ended(1, attempt, 1, Burn::Contract));
+    }
+    let states = node_states(&run, &plan, Default::default(), Default::default());
+    assert_eq!(states[&node(1)], NodeState::Failed);
+    run.apply(&event(EventKind::Retried { node: node(1), by: "ann".into() }));
+    let states = node_states(&run, &plan, Default::default(), Default::default());
+    assert_eq!(states[&node(1)], NodeState::Ready);
+    assert_eq!(run.nodes[&node(1)].attempts, 2, "attempt numbers are never used again");
+}
+
+#[test]
+fn a_429_burns_no_attempt() {
+    let plan = plan(&[(1, &[])]);
+    let mut run = Run::default();
+    for attempt in 1..=20 {
+        run.apply(&claimed(1, attempt, 1));
+        run.apply(&ended(1, attempt, 1, Burn::None));
+    }
+    let states = node_states(&run, &plan, Default::default(), Default::default());
+    assert_eq!(states[&node(1)], NodeState::Ready);
+}
+
+#[test]
+fn dependencies_fail_closed() {
+    let plan = plan(&[(1, &[]), (2, &[1]), (3, &[2]), (4, &[9])]);
+    let mut run = Run::default();
+    run.apply(&event(EventKind::Skipped { node: node(1), by: "ann".into() }));
+    let states = node_states(&run, &plan, Default::default(), Default::default());
+    assert_eq!(states[&node(2)], NodeState::Blocked);
+    assert_eq!(states[&node(3)], NodeState::Blocked, "blocked goes on down the chain");
+    assert_eq!(states[&node(4)], NodeState::Blocked, "an unknown dependency is not satisfied");
+    run.apply(&event(EventKind::Retried { node: node(1), by: "ann".into() }));
+    let states = node_states(&run, &plan, Default::default(), Default::default());
+    assert_eq!(states[&node(1)], NodeState::Ready);
+    assert_eq!(states[&node(2)], NodeState::Waiting, "and lifts when its cause is gone");
+}
+
+#[test]
+fn an_answered_question_is_acted_on_once() {
+    let command = event(EventKind::CommandReceived {
+        comment: 7,
+        body_digest: "d".into(),
+        line: 1,
+        verb: "budget".into(),
+        args: vec!["5".into()],
+        actor: "ann".into(),
+        result: "ok".into(),
+    });
+    let mut run = Run::default();
+    assert_eq!(run.apply(&command), Applied::Yes);
+    assert!(matches!(run.apply(&command), Applied::No(_)));
+    assert!(run.is_command_done(7, "d", 1));
+}
+
+#[test]
+fn run_ids_are_ours_and_safe() {
+    for bad in ["", "../x", "a b", "a/b", ".hidden", "a..b", "x.lock", "ü"] {
+        assert!(RunId::new(bad).is_err(), "{bad}");
+    }
+    assert!(RunId::new("r-20261130-1a2b").is_ok());
+}
