@@ -3,6 +3,10 @@
 //! Every object of ours carries a hidden marker, by which it is found again; a repeated call
 //! updates and never duplicates.
 
+mod local;
+
+pub use local::LocalForge;
+
 use async_trait::async_trait;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
