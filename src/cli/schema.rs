@@ -1,10 +1,26 @@
-//! `schema`.
+//! `schema`: the JSON Schema of a format.
 
-use super::Failure;
+use super::{Failure, print};
+use crate::config::config_schema;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {}
+pub(super) struct Args {
+    /// Which format.
+    #[arg(value_enum, default_value = "config")]
+    format: Format,
+}
 
-pub(super) fn run(_args: Args) -> Result<(), Failure> {
-    Err(Failure::failed("not built yet"))
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Format {
+    /// `overhaul.yml`.
+    Config,
+}
+
+pub(super) fn run(args: Args) -> Result<(), Failure> {
+    let schema = match args.format {
+        Format::Config => config_schema(),
+    };
+    let text = serde_json::to_string_pretty(&schema)
+        .map_err(|error| Failure::failed("cannot write the schema").because(error))?;
+    print(&format!("{text}\n"))
 }
