@@ -1,1 +1,42 @@
-//! Frontier, meters, selection, admission, partition, walls; simulation under a virtual clock. Pure.
+//! Frontier, meters, selection, admission, partition, walls; `simulate` drives the same state
+//! machine with a virtual clock.
+//!
+//! Pure: no clock, no I/O, no randomness. Time is an argument, [`Millis`].
+
+pub mod decide;
+mod graph;
+pub mod health;
+mod lookahead;
+pub mod meter;
+pub mod outcome;
+pub mod partition;
+mod pass;
+pub mod pools;
+pub mod poolset;
+mod scheduler;
+pub mod select;
+pub mod spec;
+pub mod wall;
+mod window;
+
+use graph::Graph;
+pub use graph::ScheduleError;
+pub use health::Settled;
+pub use meter::{Admission, Dimension, Estimate, LimitHint, Meters, Reservation};
+pub use outcome::{Finish, burn, settles, settles_across_cycles};
+pub use scheduler::{Decision, Effect, Finished, NodeState, Scheduler};
+pub use spec::{NodeSpec, NodeStatus, Options, PoolState, ServiceEstimate};
+pub use wall::{NodeWall, Obstacle};
+
+/// Milliseconds since the Unix epoch, or a length in milliseconds. The virtual clock starts at 0.
+pub type Millis = i64;
+
+/// The same instant for the ledger and for people; times beyond the calendar are cut to its end.
+#[must_use]
+pub fn timestamp(at: Millis) -> jiff::Timestamp {
+    jiff::Timestamp::from_millisecond(at).unwrap_or(if at < 0 {
+        jiff::Timestamp::MIN
+    } else {
+        jiff::Timestamp::MAX
+    })
+}

@@ -4,4 +4,5 @@
 mod config;
 mod ledger;
 mod local_forge;
+mod scheduling;
 mod store;

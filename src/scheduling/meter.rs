@@ -1,0 +1,427 @@
+//! Meters: whose quota is used, how much of it, and when the next request fits.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::Millis;
+use super::window::Window;
+use crate::model::{Limits, MeterKey};
+
+const MINUTE: Millis = 60_000;
+const DAY: Millis = 24 * 60 * MINUTE;
+/// A learned limit never grows beyond this; past it the pool behaves as unlimited anyway.
+const LEARNED_MAX: u32 = 1_024;
+
+/// What one request is expected to take.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Estimate {
+    /// Input tokens.
+    pub input_tokens: u64,
+    /// Output envelope, tokens.
+    pub output_tokens: u64,
+}
+
+/// Index of a meter in [`Meters`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MeterIx(pub(super) usize);
+
+/// A place in the windows, to be settled by what was really used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reservation {
+    meter: MeterIx,
+    seq: u64,
+    estimate: Estimate,
+}
+
+/// The answer to one request for admission.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    /// Go; the windows have been charged.
+    Granted(Reservation),
+    /// The windows have room at this time.
+    WaitUntil(Millis),
+    /// Every slot is in use; a finished attempt frees one.
+    Busy,
+    /// The request alone exceeds a window: waiting cannot help.
+    Never,
+}
+
+/// A quota dimension as response headers name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dimension {
+    /// Requests; a reset more than ten minutes away speaks of the daily window.
+    Requests,
+    /// Input tokens.
+    InputTokens,
+    /// Output tokens.
+    OutputTokens,
+    /// Input and output tokens together; charged to the input window.
+    Tokens,
+}
+
+/// What one response said about one dimension.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LimitHint {
+    /// Which dimension.
+    pub dimension: Dimension,
+    /// What is left.
+    pub remaining: u64,
+    /// Until when.
+    pub reset_at: Millis,
+}
+
+/// Promises made before a request in the same look ahead.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Ahead {
+    pub(super) requests: u64,
+    pub(super) input: u64,
+    pub(super) output: u64,
+}
+
+/// What must outlive the job: plain data for the ledger.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct MeterRecord {
+    /// `(milliseconds since the epoch, requests)` inside the daily window.
+    pub day: Vec<(Millis, u64)>,
+    /// Limits that were learned, not declared.
+    pub learned: Limits,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Learned {
+    concurrent: Option<u32>,
+    requests_per_minute: Option<u32>,
+    successes: u32,
+    /// Time of the last halving; attempts started before it are no new evidence.
+    stepped_at: Option<Millis>,
+    raised_at: Millis,
+}
+
+/// One account's quota.
+#[derive(Debug, Clone)]
+pub(super) struct Meter {
+    key: MeterKey,
+    declared: Limits,
+    learned: Learned,
+    requests: Window,
+    day: Window,
+    input: Window,
+    output: Window,
+    in_flight: u32,
+    outstanding: Ahead,
+    seq: u64,
+}
+
+fn stricter<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
+impl Meter {
+    fn new(key: MeterKey, declared: Limits) -> Self {
+        Self {
+            key,
+            declared,
+            learned: Learned::default(),
+            requests: Window::new(MINUTE),
+            day: Window::new(DAY),
+            input: Window::new(MINUTE),
+            output: Window::new(MINUTE),
+            in_flight: 0,
+            outstanding: Ahead::default(),
+            seq: 0,
+        }
+    }
+
+    fn concurrent(&self) -> Option<u32> {
+        stricter(self.declared.concurrent, self.learned.concurrent)
+    }
+
+    fn earliest(&mut self, now: Millis, e: Estimate, ahead: Ahead) -> Option<Millis> {
+        let per_minute =
+            stricter(self.declared.requests_per_minute, self.learned.requests_per_minute);
+        let per_day = self.declared.requests_per_day;
+        let (input, output) =
+            (self.declared.input_tokens_per_minute, self.declared.output_tokens_per_minute);
+        let a = self.requests.earliest(now, per_minute.map(u64::from), ahead.requests, 1)?;
+        let b = self.day.earliest(now, per_day.map(u64::from), ahead.requests, 1)?;
+        let c = self.input.earliest(now, input, ahead.input, e.input_tokens)?;
+        let d = self.output.earliest(now, output, ahead.output, e.output_tokens)?;
+        Some(a.max(b).max(c).max(d))
+    }
+
+    fn charge(&mut self, now: Millis, estimate: Estimate) -> u64 {
+        self.seq += 1;
+        self.requests.push(self.seq, now, 1);
+        if self.declared.requests_per_day.is_some() {
+            self.day.push(self.seq, now, 1);
+        }
+        self.input.push(self.seq, now, estimate.input_tokens);
+        self.output.push(self.seq, now, estimate.output_tokens);
+        self.outstanding.requests += 1;
+        self.outstanding.input += estimate.input_tokens;
+        self.outstanding.output += estimate.output_tokens;
+        self.seq
+    }
+}
+
+/// Every meter of a cycle, one per (backend, account).
+#[derive(Debug, Clone, Default)]
+pub struct Meters {
+    meters: Vec<Meter>,
+    index: HashMap<MeterKey, MeterIx>,
+}
+
+impl Meters {
+    /// Empty.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a pool's declared limits; pools of one (backend, account) share one meter, where the
+    /// strictest declaration holds.
+    pub fn declare(&mut self, key: &MeterKey, limits: Limits) -> MeterIx {
+        if let Some(&ix) = self.index.get(key) {
+            let d = &mut self.meters[ix.0].declared;
+            d.requests_per_minute = stricter(d.requests_per_minute, limits.requests_per_minute);
+            d.requests_per_day = stricter(d.requests_per_day, limits.requests_per_day);
+            d.input_tokens_per_minute =
+                stricter(d.input_tokens_per_minute, limits.input_tokens_per_minute);
+            d.output_tokens_per_minute =
+                stricter(d.output_tokens_per_minute, limits.output_tokens_per_minute);
+            d.concurrent = stricter(d.concurrent, limits.concurrent);
+            return ix;
+        }
+        let ix = MeterIx(self.meters.len());
+        self.meters.push(Meter::new(key.clone(), limits));
+        self.index.insert(key.clone(), ix);
+        ix
+    }
+
+    /// The meter of a key.
+    #[must_use]
+    pub fn find(&self, key: &MeterKey) -> Option<MeterIx> {
+        self.index.get(key).copied()
+    }
+
+    /// Admits one request of a running attempt (windows only; its attempt holds the slot).
+    pub fn admit(&mut self, ix: MeterIx, now: Millis, estimate: Estimate) -> Admission {
+        let meter = &mut self.meters[ix.0];
+        match meter.earliest(now, estimate, Ahead::default()) {
+            None => Admission::Never,
+            Some(at) if at > now => Admission::WaitUntil(at),
+            Some(_) => {
+                let seq = meter.charge(now, estimate);
+                Admission::Granted(Reservation { meter: ix, seq, estimate })
+            }
+        }
+    }
+
+    /// Admits an attempt with its first request: a slot and room in the windows.
+    pub fn launch(&mut self, ix: MeterIx, now: Millis, estimate: Estimate) -> Admission {
+        if self.free_slots(ix) == Some(0) {
+            return Admission::Busy;
+        }
+        let admission = self.admit(ix, now, estimate);
+        if matches!(admission, Admission::Granted(_)) {
+            self.meters[ix.0].in_flight += 1;
+        }
+        admission
+    }
+
+    /// Replaces the reserved amounts by the used ones; `None` keeps the estimate (nothing was
+    /// reported).
+    pub fn settle(&mut self, reservation: Reservation, used: Option<Estimate>) {
+        let meter = &mut self.meters[reservation.meter.0];
+        let e = reservation.estimate;
+        let out = &mut meter.outstanding;
+        out.requests = out.requests.saturating_sub(1);
+        out.input = out.input.saturating_sub(e.input_tokens);
+        out.output = out.output.saturating_sub(e.output_tokens);
+        if let Some(used) = used {
+            meter.input.adjust(reservation.seq, used.input_tokens);
+            meter.output.adjust(reservation.seq, used.output_tokens);
+        }
+    }
+
+    /// Gives an attempt's slot back.
+    pub fn release(&mut self, ix: MeterIx) {
+        let meter = &mut self.meters[ix.0];
+        meter.in_flight = meter.in_flight.saturating_sub(1);
+    }
+
+    /// Applies what a response said. The answered request should be settled first.
+    pub fn correct(&mut self, ix: MeterIx, hint: LimitHint, now: Millis) {
+        if hint.reset_at <= now {
+            return;
+        }
+        let meter = &mut self.meters[ix.0];
+        let out = meter.outstanding;
+        match hint.dimension {
+            Dimension::Requests if hint.reset_at - now > 10 * MINUTE => {
+                meter.day.correct(hint.remaining, out.requests, hint.reset_at);
+            }
+            Dimension::Requests => {
+                meter.requests.correct(hint.remaining, out.requests, hint.reset_at);
+            }
+            Dimension::InputTokens => {
+                meter.input.correct(hint.remaining, out.input, hint.reset_at);
+            }
+            Dimension::OutputTokens => {
+                meter.output.correct(hint.remaining, out.output, hint.reset_at);
+            }
+            Dimension::Tokens => {
+                let outstanding = out.input.saturating_add(out.output);
+                meter.input.correct(hint.remaining, outstanding, hint.reset_at);
+            }
+        }
+    }
+
+    /// A limit was hit: halves what was learned, once per pause window. An attempt that started
+    /// before the last step, or while the pause runs, says nothing new. Declared limits stay.
+    /// Returns the learned limits when they changed.
+    pub fn limit_hit(
+        &mut self,
+        ix: MeterIx,
+        started_at: Millis,
+        now: Millis,
+        reset_known: bool,
+    ) -> Option<Limits> {
+        let meter = &mut self.meters[ix.0];
+        if meter.learned.stepped_at.is_some_and(|step| started_at <= step) {
+            return None;
+        }
+        let before = (meter.learned.concurrent, meter.learned.requests_per_minute);
+        meter.learned.stepped_at = Some(now);
+        meter.learned.successes = 0;
+        meter.learned.raised_at = now;
+        let d = meter.declared;
+        if d.concurrent.is_none() {
+            // The attempt that hit the limit still holds its slot here.
+            let current = meter.learned.concurrent.unwrap_or(meter.in_flight.max(1));
+            meter.learned.concurrent = Some((current / 2).max(1));
+        }
+        let undeclared = d.requests_per_minute.is_none() && d.input_tokens_per_minute.is_none();
+        if undeclared && !reset_known {
+            let recent = u32::try_from(meter.requests.used(now)).unwrap_or(LEARNED_MAX);
+            let current = meter.learned.requests_per_minute.unwrap_or(recent.max(1));
+            meter.learned.requests_per_minute = Some((current / 2).max(1));
+        }
+        (before != (meter.learned.concurrent, meter.learned.requests_per_minute))
+            .then(|| self.learned(ix))
+    }
+
+    /// A success: learned limits grow by one after as many successes as the limit, never shrink.
+    pub fn succeeded(&mut self, ix: MeterIx, started_at: Millis, now: Millis) {
+        let learned = &mut self.meters[ix.0].learned;
+        if learned.stepped_at.is_some_and(|step| started_at <= step) {
+            return;
+        }
+        if let Some(limit) = &mut learned.concurrent {
+            learned.successes += 1;
+            if learned.successes >= *limit {
+                *limit = (*limit + 1).min(LEARNED_MAX);
+                learned.successes = 0;
+            }
+        }
+        if let Some(limit) = &mut learned.requests_per_minute
+            && now - learned.raised_at >= MINUTE
+        {
+            *limit = (*limit + 1).min(LEARNED_MAX);
+            learned.raised_at = now;
+        }
+    }
+
+    /// Limits that were learned, not declared.
+    #[must_use]
+    pub fn learned(&self, ix: MeterIx) -> Limits {
+        let learned = &self.meters[ix.0].learned;
+        Limits {
+            concurrent: learned.concurrent,
+            requests_per_minute: learned.requests_per_minute,
+            ..Limits::default()
+        }
+    }
+
+    /// Takes over what earlier jobs learned and used.
+    pub fn restore(&mut self, ix: MeterIx, record: &MeterRecord) {
+        let meter = &mut self.meters[ix.0];
+        meter.learned.concurrent = record.learned.concurrent.map(|n| n.max(1));
+        meter.learned.requests_per_minute = record.learned.requests_per_minute.map(|n| n.max(1));
+        for &(at, amount) in &record.day {
+            meter.seq += 1;
+            meter.day.push(meter.seq, at, amount);
+        }
+    }
+
+    /// What must outlive the job, per key.
+    #[must_use]
+    pub fn records(&self) -> Vec<(MeterKey, MeterRecord)> {
+        self.meters
+            .iter()
+            .enumerate()
+            .map(|(ix, m)| {
+                let learned = self.learned(MeterIx(ix));
+                (m.key.clone(), MeterRecord { day: m.day.dump(), learned })
+            })
+            .collect()
+    }
+
+    /// The limits that hold now: declared, tightened by learned ones.
+    #[must_use]
+    pub fn limits(&self, ix: MeterIx) -> Limits {
+        let meter = &self.meters[ix.0];
+        Limits {
+            concurrent: meter.concurrent(),
+            requests_per_minute: stricter(
+                meter.declared.requests_per_minute,
+                meter.learned.requests_per_minute,
+            ),
+            ..meter.declared
+        }
+    }
+
+    /// Free slots; `None` = no limit.
+    #[must_use]
+    pub fn free_slots(&self, ix: MeterIx) -> Option<u32> {
+        let meter = &self.meters[ix.0];
+        meter.concurrent().map(|limit| limit.saturating_sub(meter.in_flight))
+    }
+
+    /// Attempts in flight.
+    #[must_use]
+    pub fn in_flight(&self, ix: MeterIx) -> u32 {
+        self.meters[ix.0].in_flight
+    }
+
+    /// When the windows have room for this request; `None` = never.
+    pub fn earliest(&mut self, ix: MeterIx, now: Millis, estimate: Estimate) -> Option<Millis> {
+        self.meters[ix.0].earliest(now, estimate, Ahead::default())
+    }
+
+    pub(super) fn earliest_behind(
+        &mut self,
+        ix: MeterIx,
+        now: Millis,
+        estimate: Estimate,
+        ahead: Ahead,
+    ) -> Option<Millis> {
+        self.meters[ix.0].earliest(now, estimate, ahead)
+    }
+
+    /// True when the daily window is what makes this meter wait.
+    pub(super) fn day_is_full(&mut self, ix: MeterIx, now: Millis) -> bool {
+        let meter = &mut self.meters[ix.0];
+        let limit = meter.declared.requests_per_day.map(u64::from);
+        meter.day.earliest(now, limit, 0, 1).is_some_and(|at| at > now)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.meters.len()
+    }
+}

@@ -1,0 +1,275 @@
+//! One pass of the selection: which ready node starts now, and where.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::health::Gate;
+use super::meter::Ahead;
+use super::scheduler::{Class, Key, Scheduler, gate_open};
+use super::select::{self, Candidate, estimate};
+use super::{Estimate, Millis};
+
+/// Nodes of one class looked at before only its smallest request is tried.
+const SCAN: usize = 64;
+/// Nodes that may hold a place on a busy pool in one pass; beyond, the queue is so long that an
+/// idle pool is never the slower choice.
+const HOLDS: usize = 128;
+/// An attempt that is overdue is expected to end this much later, milliseconds.
+const OVERDUE: Millis = 1_000;
+
+/// Node order across classes: longest remaining path, scarcity, severity, id.
+fn rank(
+    key: &Key,
+    class: &Class,
+) -> (Reverse<Millis>, usize, Reverse<crate::model::Severity>, u32) {
+    (key.0, class.eligible.len(), key.1, key.2)
+}
+
+/// Slots of a meter as the pass fills them in advance.
+struct Slots {
+    free: Option<u32>,
+    ends: BinaryHeap<Reverse<Millis>>,
+    ahead: Ahead,
+}
+
+impl Slots {
+    fn from(&self, now: Millis) -> Option<Millis> {
+        match self.free {
+            None => Some(now),
+            Some(0) => self.ends.peek().map(|end| end.0),
+            Some(_) => Some(now),
+        }
+    }
+
+    fn take(&mut self, end: Millis, need: Estimate) {
+        if let Some(free) = &mut self.free {
+            if *free > 0 {
+                *free -= 1;
+            } else {
+                self.ends.pop();
+            }
+            self.ends.push(Reverse(end));
+        }
+        self.ahead.requests += 1;
+        self.ahead.input = self.ahead.input.saturating_add(need.input_tokens);
+        self.ahead.output = self.ahead.output.saturating_add(need.output_tokens);
+    }
+}
+
+impl Scheduler {
+    /// The node to start now and its pool.
+    pub(super) fn pick(&mut self, now: Millis) -> Option<(u32, usize)> {
+        let open: Vec<bool> = (0..self.pools.len()).map(|p| self.has_room(p, now)).collect();
+        if !open.contains(&true) {
+            return None;
+        }
+        if self.options.dial > 0.5 {
+            self.pick_patient(now, &open)
+        } else {
+            self.pick_eager(now, &open)
+        }
+    }
+
+    /// Gate open, a slot free, room for one more request.
+    fn has_room(&mut self, pool: usize, now: Millis) -> bool {
+        let meter = self.meter_of[pool];
+        gate_open(&self.health[pool], now)
+            && self.meters.free_slots(meter) != Some(0)
+            && self.meters.earliest(meter, now, Estimate::default()) == Some(now)
+    }
+
+    /// Never waits beside an idle pool that fits.
+    fn pick_eager(&mut self, now: Millis, open: &[bool]) -> Option<(u32, usize)> {
+        let mut best: Option<(_, u32, usize)> = None;
+        for class in 0..self.classes.len() {
+            let c = &self.classes[class];
+            let Some(first) = c.ready.first() else { continue };
+            if !c.eligible.iter().any(|&p| open[p])
+                || best.as_ref().is_some_and(|(top, ..)| *top <= rank(first, c))
+            {
+                continue;
+            }
+            let smallest = c.by_size.first().map(|s| s.1);
+            let scan: Vec<u32> = c.ready.iter().take(SCAN).map(|k| k.2).chain(smallest).collect();
+            for ix in scan {
+                if let Some(pool) = self.best_open(ix, now, open) {
+                    let c = &self.classes[class];
+                    let work = &self.nodes[ix as usize];
+                    let key = (Reverse(work.rank), Reverse(self.specs[ix as usize].severity), ix);
+                    let r = rank(&key, c);
+                    if best.as_ref().is_none_or(|(top, ..)| r < *top) {
+                        best = Some((r, ix, pool));
+                    }
+                    break;
+                }
+            }
+        }
+        best.map(|(_, ix, pool)| (ix, pool))
+    }
+
+    /// The first pool, by the one order, that takes the node at once.
+    fn best_open(&mut self, ix: u32, now: Millis, open: &[bool]) -> Option<usize> {
+        let at = ix as usize;
+        let class = self.nodes[at].class;
+        let mut candidates = Vec::with_capacity(self.classes[class].eligible.len());
+        for i in 0..self.classes[class].eligible.len() {
+            let p = self.classes[class].eligible[i];
+            if !open[p] {
+                continue;
+            }
+            let need = estimate(&self.specs[at], &self.pools[p].pool);
+            if self.affordable(p, need)
+                && self.meters.earliest(self.meter_of[p], now, need) == Some(now)
+            {
+                candidates.push(self.candidate(at, p, now, need));
+            }
+        }
+        self.mark_wanted(class, &mut candidates);
+        select::order(&mut candidates, self.options.dial, now);
+        candidates.first().map(|c| c.pool)
+    }
+
+    fn candidate(&self, node: usize, pool: usize, start: Millis, need: Estimate) -> Candidate {
+        let state = &self.pools[pool];
+        let meter = self.meter_of[pool];
+        let in_flight = self.meters.in_flight(meter);
+        let slots = self.meters.free_slots(meter).map_or(1_000, |free| free + in_flight).max(1);
+        let work = &self.nodes[node];
+        Candidate {
+            pool,
+            start,
+            finish: start + self.expected(node, pool),
+            cost: select::cost(state, need),
+            wanted: false,
+            above_floor: select::above_floor(&state.pool, self.classes[work.class].real_floor),
+            continuity: self.graph.neighbours[node]
+                .iter()
+                .any(|&n| self.nodes[n as usize].last_pool == Some(pool)),
+            load: in_flight.saturating_mul(1_000) / slots,
+        }
+    }
+
+    /// Marks pools whose free slots are wanted by nodes that fit nowhere else.
+    fn mark_wanted(&self, class: usize, candidates: &mut [Candidate]) {
+        if candidates.len() < 2 {
+            return;
+        }
+        for c in candidates {
+            let free = self.meters.free_slots(self.meter_of[c.pool]);
+            c.wanted = free.is_some_and(|free| {
+                self.classes.iter().enumerate().any(|(ix, other)| {
+                    ix != class && other.eligible == [c.pool] && other.ready.len() >= free as usize
+                })
+            });
+        }
+    }
+
+    /// Earliest end wins: a node may hold a place on a busy, faster pool, and lower nodes see that
+    /// place as taken.
+    fn pick_patient(&mut self, now: Millis, open: &[bool]) -> Option<(u32, usize)> {
+        let mut slots: Vec<Option<Slots>> = (0..self.meters.len()).map(|_| None).collect();
+        let mut cursors: Vec<(usize, Option<Key>)> = (0..self.classes.len())
+            .map(|c| (c, self.classes[c].ready.first().copied()))
+            .filter(|(c, key)| key.is_some() && !self.classes[*c].eligible.is_empty())
+            .collect();
+        let mut held = 0;
+        loop {
+            let (at, key) = cursors
+                .iter()
+                .enumerate()
+                .filter_map(|(at, (c, key))| {
+                    let usable = held < HOLDS || self.classes[*c].eligible.iter().any(|&p| open[p]);
+                    key.filter(|_| usable).map(|k| (at, *c, k))
+                })
+                .min_by_key(|(_, c, k)| rank(k, &self.classes[*c]))
+                .map(|(at, _, k)| (at, k))?;
+            let class = cursors[at].0;
+            let after = (std::ops::Bound::Excluded(key), std::ops::Bound::Unbounded);
+            cursors[at].1 = self.classes[class].ready.range(after).next().copied();
+            let patient = held < HOLDS;
+            let best = self.best_ahead(key.2, now, &mut slots, patient);
+            match best {
+                Some(c) if c.start <= now => return Some((key.2, c.pool)),
+                Some(c) if patient => {
+                    let need = estimate(&self.specs[key.2 as usize], &self.pools[c.pool].pool);
+                    if let Some(slots) = &mut slots[self.meter_of[c.pool].0] {
+                        slots.take(c.finish, need);
+                    }
+                    held += 1;
+                }
+                _ => held += 1,
+            }
+            if held > 2 * HOLDS {
+                // Too deep: the rest is decided as if nobody was waiting.
+                return self.pick_eager(now, open);
+            }
+        }
+    }
+
+    fn best_ahead(
+        &mut self,
+        ix: u32,
+        now: Millis,
+        slots: &mut [Option<Slots>],
+        patient: bool,
+    ) -> Option<Candidate> {
+        let at = ix as usize;
+        let class = self.nodes[at].class;
+        let mut candidates = Vec::with_capacity(self.classes[class].eligible.len());
+        for i in 0..self.classes[class].eligible.len() {
+            let p = self.classes[class].eligible[i];
+            let gate = match self.health[p].gate(now) {
+                Gate::Open => now,
+                Gate::Until(until) => until,
+                Gate::Probing | Gate::Settled(_) => continue,
+            };
+            let meter = self.meter_of[p];
+            let need = estimate(&self.specs[at], &self.pools[p].pool);
+            if !self.affordable(p, need) {
+                continue;
+            }
+            if slots[meter.0].is_none() {
+                slots[meter.0] = Some(self.slots(meter.0, now));
+            }
+            let Some(s) = &slots[meter.0] else { continue };
+            let (Some(slot), ahead) = (s.from(now), s.ahead) else { continue };
+            let Some(window) = self.meters.earliest_behind(meter, now, need, ahead) else {
+                continue;
+            };
+            let start = gate.max(slot).max(window);
+            if patient || start <= now {
+                candidates.push(self.candidate(at, p, start, need));
+            }
+        }
+        self.mark_wanted(class, &mut candidates);
+        select::order(&mut candidates, self.options.dial, now);
+        let best = *candidates.first()?;
+        if best.start > now
+            && let Some(idle) = candidates.iter().find(|c| c.start <= now)
+        {
+            #[expect(clippy::cast_precision_loss, reason = "a comparison of lengths")]
+            let (wait, go) = ((best.finish - now) as f64, (idle.finish - now) as f64);
+            if go <= wait * (1.0 + self.patience) {
+                return Some(*idle);
+            }
+        }
+        Some(best)
+    }
+
+    fn slots(&self, meter: usize, now: Millis) -> Slots {
+        let ix = super::meter::MeterIx(meter);
+        let free = self.meters.free_slots(ix);
+        let limit = self.meters.limits(ix).concurrent.unwrap_or(u32::MAX);
+        // A learned limit may lie below what runs already.
+        let over = self.meters.in_flight(ix).saturating_sub(limit) as usize;
+        let ends = match free {
+            None => BinaryHeap::new(),
+            Some(_) => self.ends[meter]
+                .iter()
+                .skip(over)
+                .map(|(end, _)| Reverse(if *end > now { *end } else { now + OVERDUE }))
+                .collect(),
+        };
+        Slots { free, ends, ahead: Ahead::default() }
+    }
+}

@@ -1,0 +1,784 @@
+//! The state machine: nodes become ready, start, finish; pools fill, pause and come back.
+//!
+//! A decision costs O(classes x pools + log n): nodes with the same fitting pools and the same
+//! floor form one class with an ordered ready set, so that nothing rescans the frontier.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::graph::{Graph, ScheduleError};
+use super::health::{Gate, Health, Settled};
+use super::meter::{Admission, LimitHint, MeterIx, Meters, Reservation};
+use super::outcome::{
+    CONTRACT_BUDGET, Finish, INFRA_BUDGET, PoolEffect, burn, pool_effect, refused_here,
+};
+use super::poolset::PoolSet;
+use super::select::{self, estimate};
+use super::spec::{NodeSpec, NodeStatus, Options, PoolState};
+use super::wall::NodeWall;
+use super::{Estimate, Millis, lookahead};
+use crate::ledger::Burn;
+use crate::model::{Limits, NodeId, Outcome, PoolId, Severity, Tier};
+
+/// Delay before a node that failed twice in a row by the world's fault is tried again; doubles.
+const RETRY_DELAY: Millis = 15_000;
+
+/// What to do now.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Decision {
+    /// Start this node on this pool. Its first request is already reserved in the windows.
+    Start {
+        /// The node.
+        node: NodeId,
+        /// The pool.
+        pool: PoolId,
+        /// To hand to the gateway, which settles it.
+        reservation: Reservation,
+    },
+    /// Nothing may start: wait for a running attempt or for this time, whichever is first.
+    Wait {
+        /// Ask again at this time at the latest; `None` = only a running attempt changes things.
+        until: Option<Millis>,
+    },
+    /// Nothing runs and nothing can start within the deadline: each waiting node with its cause.
+    Wall(Vec<NodeWall>),
+    /// Nothing is left to do here.
+    Done,
+}
+
+/// Where a node stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodeState {
+    /// For its dependencies.
+    Waiting,
+    /// For a pool.
+    Ready,
+    /// For the end of a retry delay.
+    Delayed(Millis),
+    /// Running on a pool.
+    Running,
+    /// Ended well; being verified and landed.
+    Landing,
+    /// Accepted or satisfied.
+    Done,
+    /// Its budget is used up.
+    Failed,
+    /// A hard dependency failed.
+    Blocked,
+    /// Claimed by another owner.
+    Elsewhere,
+}
+
+/// What changed beside the node, for the ledger.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(missing_docs, reason = "fields carry the words of the vocabulary")]
+pub enum Effect {
+    /// The pool waits.
+    Paused { pool: PoolId, until: Millis, step: u32, outcome: Outcome },
+    /// The pool left the set.
+    Settled { pool: PoolId, settled: Settled },
+    /// The pool is back after a probe.
+    Restored { pool: PoolId },
+    /// This size does not fit this pool, for good.
+    Banned { node: NodeId, pool: PoolId, tokens: u64 },
+    /// A learned limit moved.
+    Learned { pool: PoolId, limits: Limits },
+    /// A dependent can no longer run.
+    Blocked { node: NodeId, by: NodeId },
+}
+
+/// The end of one attempt.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Finished {
+    /// Where the node stands now.
+    pub state: NodeState,
+    /// How the attempt counted.
+    pub burn: Burn,
+    /// What else changed.
+    pub effects: Vec<Effect>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Running {
+    pub(super) pool: usize,
+    pub(super) started_at: Millis,
+    pub(super) expected_end: Millis,
+    reservation: Reservation,
+    probe: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Work {
+    deps_left: usize,
+    pub(super) rank: Millis,
+    pub(super) class: usize,
+    pub(super) state: NodeState,
+    pub(super) running: Option<Running>,
+    pub(super) last_pool: Option<usize>,
+    shut: Vec<usize>,
+    contract: u32,
+    infra: u32,
+    infra_row: u32,
+}
+
+/// Ready order inside a class: longest remaining path, severity, id.
+pub(super) type Key = (Reverse<Millis>, Reverse<Severity>, u32);
+
+#[derive(Debug, Clone)]
+pub(super) struct Class {
+    pub(super) fit: PoolSet,
+    floor: Tier,
+    /// The floor that holds among the pools that are left.
+    pub(super) real_floor: Tier,
+    pub(super) eligible: Vec<usize>,
+    pub(super) ready: BTreeSet<Key>,
+    /// `(input tokens, node)`: the smallest request, for windows that only it fits.
+    pub(super) by_size: BTreeSet<(u64, u32)>,
+}
+
+/// The pure scheduling core. Times never go backward by more than a clock's correction.
+#[derive(Debug, Clone)]
+pub struct Scheduler {
+    pub(super) specs: Arc<Vec<NodeSpec>>,
+    pub(super) graph: Arc<Graph>,
+    pub(super) pools: Arc<Vec<PoolState>>,
+    pub(super) meter_of: Arc<Vec<MeterIx>>,
+    pub(super) options: Options,
+    pub(super) patience: f64,
+    pub(super) meters: Meters,
+    pub(super) health: Vec<Health>,
+    pub(super) nodes: Vec<Work>,
+    pub(super) classes: Vec<Class>,
+    class_of: BTreeMap<(PoolSet, Tier), usize>,
+    delayed: BTreeSet<(Millis, u32)>,
+    /// Expected ends of running attempts, per meter.
+    pub(super) ends: Vec<BTreeSet<(Millis, u32)>>,
+    pub(super) running: usize,
+    spent_usd: f64,
+    spent_tokens: u64,
+}
+
+impl Scheduler {
+    /// Takes the plan and the eligible pools; with the dial beyond 0.5 looks ahead first.
+    ///
+    /// # Errors
+    /// Duplicate ids, unknown dependencies, circles.
+    pub fn new(
+        nodes: Vec<NodeSpec>,
+        pools: Vec<PoolState>,
+        options: Options,
+    ) -> Result<Self, ScheduleError> {
+        let mut scheduler = Self::without_lookahead(nodes, pools, options)?;
+        if options.dial > 0.5 {
+            lookahead::tune(&mut scheduler);
+        }
+        Ok(scheduler)
+    }
+
+    pub(super) fn without_lookahead(
+        mut specs: Vec<NodeSpec>,
+        mut pools: Vec<PoolState>,
+        options: Options,
+    ) -> Result<Self, ScheduleError> {
+        specs.sort_by(|a, b| a.id.cmp(&b.id));
+        pools.sort_by(|a, b| a.pool.id.cmp(&b.pool.id));
+        if let Some(pair) = pools.windows(2).find(|pair| pair[0].pool.id == pair[1].pool.id) {
+            return Err(ScheduleError::DuplicatePool(pair[0].pool.id.clone()));
+        }
+        let graph = Graph::new(&specs)?;
+        let mut meters = Meters::new();
+        let meter_of: Vec<MeterIx> =
+            pools.iter().map(|p| meters.declare(&p.pool.meter, p.pool.limits)).collect();
+        let mut health = vec![Health::default(); pools.len()];
+        for (ix, state) in pools.iter().enumerate() {
+            if let Some((outcome, until, step)) = state.paused {
+                health[ix].pause(outcome, until, step);
+            }
+            if let Some(settled) = state.settled {
+                health[ix].remember(settled);
+            }
+            if state.learned != Limits::default() {
+                let record = super::meter::MeterRecord { day: Vec::new(), learned: state.learned };
+                meters.restore(meter_of[ix], &record);
+            }
+        }
+        let nodes = specs
+            .iter()
+            .enumerate()
+            .map(|(ix, spec)| Work {
+                deps_left: graph.dependencies[ix].len(),
+                rank: 0,
+                class: 0,
+                state: match spec.status {
+                    NodeStatus::Open => NodeState::Waiting,
+                    NodeStatus::Done => NodeState::Done,
+                    NodeStatus::Failed => NodeState::Failed,
+                    NodeStatus::Elsewhere => NodeState::Elsewhere,
+                },
+                running: None,
+                last_pool: None,
+                shut: Vec::new(),
+                contract: spec.contract_failures,
+                infra: spec.infra_failures,
+                infra_row: 0,
+            })
+            .collect();
+        let mut this = Self {
+            ends: vec![BTreeSet::new(); meters.len()],
+            specs: Arc::new(specs),
+            graph: Arc::new(graph),
+            pools: Arc::new(pools),
+            meter_of: Arc::new(meter_of),
+            options,
+            patience: 0.0,
+            meters,
+            health,
+            nodes,
+            classes: Vec::new(),
+            class_of: BTreeMap::new(),
+            delayed: BTreeSet::new(),
+            running: 0,
+            spent_usd: 0.0,
+            spent_tokens: 0,
+        };
+        for ix in 0..this.nodes.len() {
+            this.nodes[ix].class = this.classify(ix);
+        }
+        let ranks = this.graph.remaining(|ix| this.fastest(ix));
+        this.set_ranks(&ranks);
+        this.open();
+        Ok(this)
+    }
+
+    /// Resolves what is final already, and fills the ready sets.
+    fn open(&mut self) {
+        let order = self.graph.order.clone();
+        let mut effects = Vec::new();
+        for &ix in &order {
+            match self.nodes[ix as usize].state {
+                NodeState::Done => self.release_dependents(ix),
+                NodeState::Failed => self.block_dependents(ix, &mut effects),
+                _ => {}
+            }
+        }
+        for &ix in &order {
+            let work = &self.nodes[ix as usize];
+            if work.state == NodeState::Waiting && work.deps_left == 0 {
+                self.make_ready(ix);
+            }
+        }
+    }
+
+    /// Replaces the ranks, in index order; only before the first start.
+    pub(super) fn set_ranks(&mut self, ranks: &[Millis]) {
+        let ready: Vec<u32> =
+            self.classes.iter().flat_map(|c| c.ready.iter().map(|k| k.2)).collect();
+        for &ix in &ready {
+            self.leave_ready(ix);
+        }
+        for (work, &rank) in self.nodes.iter_mut().zip(ranks) {
+            work.rank = rank;
+        }
+        for ix in ready {
+            self.make_ready(ix);
+        }
+    }
+
+    /// Expected milliseconds of a node on a pool.
+    pub(super) fn expected(&self, node: usize, pool: usize) -> Millis {
+        let spec = &self.specs[node];
+        let state = &self.pools[pool];
+        let need = estimate(spec, &state.pool);
+        state.service.expect(need.input_tokens, need.output_tokens, spec.service)
+    }
+
+    /// Expected milliseconds on its fastest eligible pool.
+    pub(super) fn fastest(&self, node: usize) -> Millis {
+        let class = &self.classes[self.nodes[node].class];
+        class.eligible.iter().map(|&p| self.expected(node, p)).min().unwrap_or(1)
+    }
+
+    fn classify(&mut self, ix: usize) -> usize {
+        let spec = &self.specs[ix];
+        let mut fit = PoolSet::empty(self.pools.len());
+        for (p, state) in self.pools.iter().enumerate() {
+            if !self.nodes[ix].shut.contains(&p) && select::fits(spec, &state.pool).is_ok() {
+                fit.insert(p);
+            }
+        }
+        let key = (fit, spec.tier);
+        if let Some(&class) = self.class_of.get(&key) {
+            return class;
+        }
+        let class = self.classes.len();
+        self.classes.push(Class {
+            fit: key.0.clone(),
+            floor: key.1,
+            real_floor: key.1,
+            eligible: Vec::new(),
+            ready: BTreeSet::new(),
+            by_size: BTreeSet::new(),
+        });
+        self.class_of.insert(key, class);
+        self.refresh(class);
+        class
+    }
+
+    /// Recomputes a class's eligible pools from the pools that are left.
+    fn refresh(&mut self, class: usize) {
+        let left: Vec<usize> =
+            self.classes[class].fit.iter().filter(|&p| !self.health[p].is_out()).collect();
+        let floor =
+            select::floor_for(self.classes[class].floor, left.iter().map(|&p| &self.pools[p].pool));
+        let pools = &self.pools;
+        let class = &mut self.classes[class];
+        class.real_floor = floor;
+        class.eligible =
+            left.into_iter().filter(|&p| select::meets(&pools[p].pool, floor)).collect();
+    }
+
+    fn refresh_all(&mut self) {
+        for class in 0..self.classes.len() {
+            self.refresh(class);
+        }
+    }
+
+    fn key(&self, ix: u32) -> Key {
+        let at = ix as usize;
+        (Reverse(self.nodes[at].rank), Reverse(self.specs[at].severity), ix)
+    }
+
+    fn make_ready(&mut self, ix: u32) {
+        let key = self.key(ix);
+        let at = ix as usize;
+        self.nodes[at].state = NodeState::Ready;
+        let class = &mut self.classes[self.nodes[at].class];
+        class.ready.insert(key);
+        class.by_size.insert((self.specs[at].input_tokens, ix));
+    }
+
+    fn leave_ready(&mut self, ix: u32) {
+        let key = self.key(ix);
+        let at = ix as usize;
+        let class = &mut self.classes[self.nodes[at].class];
+        class.ready.remove(&key);
+        class.by_size.remove(&(self.specs[at].input_tokens, ix));
+    }
+
+    fn release_dependents(&mut self, ix: u32) {
+        let graph = Arc::clone(&self.graph);
+        for edge in &graph.dependents[ix as usize] {
+            self.dependency_over(edge.to);
+        }
+    }
+
+    fn dependency_over(&mut self, ix: u32) {
+        let work = &mut self.nodes[ix as usize];
+        work.deps_left = work.deps_left.saturating_sub(1);
+        if work.deps_left == 0 && work.state == NodeState::Waiting {
+            self.make_ready(ix);
+        }
+    }
+
+    fn block_dependents(&mut self, ix: u32, effects: &mut Vec<Effect>) {
+        let graph = Arc::clone(&self.graph);
+        let mut stack = vec![ix];
+        while let Some(failed) = stack.pop() {
+            for edge in &graph.dependents[failed as usize] {
+                let waits = self.nodes[edge.to as usize].state == NodeState::Waiting;
+                if edge.hard && waits {
+                    self.nodes[edge.to as usize].state = NodeState::Blocked;
+                    effects.push(Effect::Blocked {
+                        node: self.specs[edge.to as usize].id.clone(),
+                        by: self.specs[ix as usize].id.clone(),
+                    });
+                    stack.push(edge.to);
+                } else if !edge.hard {
+                    self.dependency_over(edge.to);
+                }
+            }
+        }
+    }
+
+    fn node_ix(&self, id: &NodeId) -> Option<u32> {
+        let at = self.specs.binary_search_by(|s| s.id.cmp(id)).ok()?;
+        u32::try_from(at).ok()
+    }
+
+    pub(super) fn pool_ix(&self, id: &PoolId) -> Option<usize> {
+        self.pools.binary_search_by(|p| p.pool.id.cmp(id)).ok()
+    }
+
+    /// What to do at `now`. Ask again after every start, and whenever something was reported.
+    pub fn next(&mut self, now: Millis) -> Decision {
+        while let Some(&(at, ix)) = self.delayed.first() {
+            if at > now {
+                break;
+            }
+            self.delayed.pop_first();
+            self.make_ready(ix);
+        }
+        if let Some((ix, pool)) = self.pick(now)
+            && let Some(start) = self.start(ix, pool, now)
+        {
+            return start;
+        }
+        let wait = self.earliest_change(now);
+        if self.running > 0 {
+            return Decision::Wait { until: wait };
+        }
+        let waiting = !self.delayed.is_empty() || self.classes.iter().any(|c| !c.ready.is_empty());
+        match wait {
+            _ if !waiting => Decision::Done,
+            Some(at) if self.options.deadline.is_none_or(|end| at <= end) => {
+                Decision::Wait { until: Some(at) }
+            }
+            _ => Decision::Wall(self.walls(now)),
+        }
+    }
+
+    fn start(&mut self, ix: u32, pool: usize, now: Millis) -> Option<Decision> {
+        let at = ix as usize;
+        let need = estimate(&self.specs[at], &self.pools[pool].pool);
+        let meter = self.meter_of[pool];
+        let Admission::Granted(reservation) = self.meters.launch(meter, now, need) else {
+            return None;
+        };
+        self.leave_ready(ix);
+        let expected_end = now + self.expected(at, pool);
+        let probe = self.health[pool].started();
+        self.ends[meter.0].insert((expected_end, ix));
+        self.running += 1;
+        self.charge(pool, need, 1.0);
+        let work = &mut self.nodes[at];
+        work.state = NodeState::Running;
+        work.last_pool = Some(pool);
+        work.running = Some(Running { pool, started_at: now, expected_end, reservation, probe });
+        Some(Decision::Start {
+            node: self.specs[at].id.clone(),
+            pool: self.pools[pool].pool.id.clone(),
+            reservation,
+        })
+    }
+
+    fn charge(&mut self, pool: usize, need: Estimate, sign: f64) {
+        let tokens = need.input_tokens.saturating_add(need.output_tokens);
+        self.spent_usd += sign * select::cost(&self.pools[pool], need).unwrap_or(0.0);
+        self.spent_tokens = if sign > 0.0 {
+            self.spent_tokens.saturating_add(tokens)
+        } else {
+            self.spent_tokens.saturating_sub(tokens)
+        };
+    }
+
+    /// Does the estimate stay inside the budgets?
+    pub(super) fn affordable(&self, pool: usize, need: Estimate) -> bool {
+        let tokens = need.input_tokens.saturating_add(need.output_tokens);
+        let tokens_ok = self
+            .options
+            .budget_tokens
+            .is_none_or(|budget| self.spent_tokens.saturating_add(tokens) <= budget);
+        let usd = select::cost(&self.pools[pool], need).unwrap_or(0.0);
+        // A free pool stays usable when the money is gone.
+        tokens_ok && self.options.budget_usd.is_none_or(|b| usd <= 0.0 || self.spent_usd + usd <= b)
+    }
+
+    /// Takes a node off its pool.
+    fn stop(&mut self, ix: u32, finish: Option<&Finish>) -> Option<Running> {
+        let work = &mut self.nodes[ix as usize];
+        let running = work.running.take()?;
+        let meter = self.meter_of[running.pool];
+        self.ends[meter.0].remove(&(running.expected_end, ix));
+        self.running -= 1;
+        self.meters.release(meter);
+        let usage = finish.and_then(|f| f.usage);
+        let used = usage
+            .map(|u| Estimate { input_tokens: u.input_tokens, output_tokens: u.output_tokens });
+        self.meters.settle(running.reservation, used);
+        if let Some(used) = used {
+            let need = estimate(&self.specs[ix as usize], &self.pools[running.pool].pool);
+            self.charge(running.pool, need, -1.0);
+            self.charge(running.pool, used, 1.0);
+        }
+        Some(running)
+    }
+
+    /// An attempt ended. An unknown node, or one that does not run, changes nothing: only what was
+    /// dispatched can fail.
+    pub fn finished(&mut self, node: &NodeId, finish: &Finish, now: Millis) -> Option<Finished> {
+        let ix = self.node_ix(node)?;
+        let running = self.stop(ix, Some(finish))?;
+        let mut effects = Vec::new();
+        self.judge_pool(&running, finish, now, &mut effects);
+        let burn = match burn(finish.outcome) {
+            // A probe's failure tells about the pool.
+            Burn::Infrastructure if running.probe => Burn::None,
+            burn => burn,
+        };
+        let at = ix as usize;
+        if finish.outcome == Outcome::Success {
+            self.nodes[at].infra_row = 0;
+            self.nodes[at].state = NodeState::Landing;
+        } else {
+            if finish.outcome == Outcome::PacketTooLarge {
+                effects.push(Effect::Banned {
+                    node: node.clone(),
+                    pool: self.pools[running.pool].pool.id.clone(),
+                    tokens: self.specs[at].input_tokens,
+                });
+            }
+            if finish.outcome == Outcome::PacketTooLarge || refused_here(finish.outcome) {
+                self.nodes[at].shut.push(running.pool);
+                self.nodes[at].class = self.classify(at);
+            }
+            self.requeue(ix, burn, now, &mut effects);
+        }
+        Some(Finished { state: self.nodes[at].state, burn, effects })
+    }
+
+    /// Back to the queue, or out when its budget is used up.
+    fn requeue(&mut self, ix: u32, burn: Burn, now: Millis, effects: &mut Vec<Effect>) {
+        let at = ix as usize;
+        let work = &mut self.nodes[at];
+        match burn {
+            Burn::None => {}
+            Burn::Contract => {
+                work.contract += 1;
+                work.infra_row = 0;
+            }
+            Burn::Infrastructure => {
+                work.infra += 1;
+                work.infra_row += 1;
+            }
+        }
+        let refused_everywhere =
+            burn == Burn::Contract && self.classes[work.class].eligible.is_empty();
+        if work.contract >= CONTRACT_BUDGET || work.infra >= INFRA_BUDGET || refused_everywhere {
+            work.state = NodeState::Failed;
+            self.block_dependents(ix, effects);
+        } else if burn == Burn::Infrastructure && work.infra_row > 1 {
+            let until = now + (RETRY_DELAY << (work.infra_row - 2).min(6));
+            work.state = NodeState::Delayed(until);
+            self.delayed.insert((until, ix));
+        } else {
+            self.make_ready(ix);
+        }
+    }
+
+    fn judge_pool(
+        &mut self,
+        running: &Running,
+        finish: &Finish,
+        now: Millis,
+        effects: &mut Vec<Effect>,
+    ) {
+        let (ix, meter) = (running.pool, self.meter_of[running.pool]);
+        let pool = self.pools[ix].pool.id.clone();
+        let outcome = finish.outcome;
+        match pool_effect(outcome) {
+            PoolEffect::Healthy => {
+                self.meters.succeeded(meter, running.started_at, now);
+                if self.health[ix].succeeded(running.started_at) {
+                    effects.push(Effect::Restored { pool });
+                    self.refresh_all();
+                }
+            }
+            PoolEffect::Untouched => self.health[ix].probe_over(),
+            PoolEffect::Paused => {
+                let known = finish.reset_at.is_some();
+                if let Some(limits) = self.meters.limit_hit(meter, running.started_at, now, known) {
+                    effects.push(Effect::Learned { pool: pool.clone(), limits });
+                }
+                if let Some((until, step)) =
+                    self.health[ix].limited(outcome, running.started_at, finish.reset_at, now)
+                {
+                    effects.push(Effect::Paused { pool, until, step, outcome });
+                }
+            }
+            PoolEffect::Settled => {
+                // Several attempts in flight settle the pool once.
+                if !self.health[ix].is_out() {
+                    let settled =
+                        self.health[ix].settle(outcome, finish.temporary, finish.reset_at, now);
+                    effects.push(Effect::Settled { pool, settled });
+                    self.refresh_all();
+                }
+            }
+            PoolEffect::Suspect => {
+                if let Some(until) = self.health[ix].failed(outcome, now) {
+                    effects.push(Effect::Paused { pool, until, step: 0, outcome });
+                }
+            }
+        }
+    }
+
+    /// The node was accepted or is satisfied: its dependents may run.
+    pub fn landed(&mut self, node: &NodeId) {
+        if let Some(ix) = self.node_ix(node)
+            && !matches!(self.nodes[ix as usize].state, NodeState::Done | NodeState::Running)
+        {
+            self.withdraw(ix);
+            self.nodes[ix as usize].state = NodeState::Done;
+            self.release_dependents(ix);
+        }
+    }
+
+    /// What it delivered was rejected (verify, scope): its own failure.
+    pub fn rejected(&mut self, node: &NodeId, now: Millis) -> Option<Finished> {
+        let ix = self.node_ix(node)?;
+        if self.nodes[ix as usize].state != NodeState::Landing {
+            return None;
+        }
+        let mut effects = Vec::new();
+        self.requeue(ix, Burn::Contract, now, &mut effects);
+        Some(Finished { state: self.nodes[ix as usize].state, burn: Burn::Contract, effects })
+    }
+
+    /// The attempt was stopped by us: nothing is learned, nothing is burnt.
+    pub fn cancelled(&mut self, node: &NodeId) {
+        if let Some(ix) = self.node_ix(node)
+            && let Some(running) = self.stop(ix, None)
+        {
+            if running.probe {
+                self.health[running.pool].probe_over();
+            }
+            self.make_ready(ix);
+        }
+    }
+
+    /// Another owner has it, or a person took it out: never started here. `failed` blocks its hard
+    /// dependents.
+    pub fn take_out(&mut self, node: &NodeId, failed: bool) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        if let Some(ix) = self.node_ix(node) {
+            self.withdraw(ix);
+            if failed {
+                self.nodes[ix as usize].state = NodeState::Failed;
+                self.block_dependents(ix, &mut effects);
+            } else {
+                self.nodes[ix as usize].state = NodeState::Elsewhere;
+            }
+        }
+        effects
+    }
+
+    fn withdraw(&mut self, ix: u32) {
+        match self.nodes[ix as usize].state {
+            NodeState::Ready => self.leave_ready(ix),
+            NodeState::Delayed(until) => {
+                self.delayed.remove(&(until, ix));
+            }
+            NodeState::Running => {
+                self.stop(ix, None);
+            }
+            _ => {}
+        }
+    }
+
+    /// A pool waits, by command or by the ledger.
+    pub fn pause_pool(&mut self, pool: &PoolId, outcome: Outcome, until: Millis, step: u32) {
+        if let Some(ix) = self.pool_ix(pool) {
+            self.health[ix].pause(outcome, until, step);
+        }
+    }
+
+    /// A pool leaves the set.
+    pub fn settle_pool(&mut self, pool: &PoolId, settled: Settled) {
+        if let Some(ix) = self.pool_ix(pool) {
+            self.health[ix].remember(settled);
+            self.refresh_all();
+        }
+    }
+
+    /// A pool is back.
+    pub fn restore_pool(&mut self, pool: &PoolId) {
+        if let Some(ix) = self.pool_ix(pool) {
+            self.health[ix].restore();
+            self.refresh_all();
+        }
+    }
+
+    /// What a response's headers said.
+    pub fn update_limits(&mut self, pool: &PoolId, hint: LimitHint, now: Millis) {
+        if let Some(ix) = self.pool_ix(pool) {
+            self.meters.correct(self.meter_of[ix], hint, now);
+        }
+    }
+
+    /// The meters, for the gateway's per-request admission.
+    pub fn meters_mut(&mut self) -> &mut Meters {
+        &mut self.meters
+    }
+
+    /// The meter of a pool.
+    #[must_use]
+    pub fn meter(&self, pool: &PoolId) -> Option<MeterIx> {
+        self.pool_ix(pool).map(|ix| self.meter_of[ix])
+    }
+
+    /// Where a node stands.
+    #[must_use]
+    pub fn state(&self, node: &NodeId) -> Option<NodeState> {
+        self.node_ix(node).map(|ix| self.nodes[ix as usize].state)
+    }
+
+    /// Every node with its state, by id.
+    pub fn states(&self) -> impl Iterator<Item = (&NodeId, NodeState)> {
+        self.specs.iter().map(|s| &s.id).zip(self.nodes.iter().map(|w| w.state))
+    }
+
+    /// Pools of unknown capability: they pass every floor, which is worth saying once.
+    pub fn unknown_tier(&self) -> impl Iterator<Item = &PoolId> {
+        self.pools.iter().filter(|p| p.pool.tier.is_none()).map(|p| &p.pool.id)
+    }
+
+    /// The earliest time at which something may start that cannot start now.
+    fn earliest_change(&mut self, now: Millis) -> Option<Millis> {
+        let mut best = self.delayed.first().map(|d| d.0);
+        for class in 0..self.classes.len() {
+            let class = &self.classes[class];
+            let head = class.ready.first().map(|k| k.2);
+            let smallest = class.by_size.first().map(|k| k.1);
+            let probes: Vec<u32> = head.into_iter().chain(smallest).collect();
+            for p in class.eligible.clone() {
+                let from = match self.health[p].gate(now) {
+                    Gate::Open => now,
+                    Gate::Until(at) => at,
+                    Gate::Probing | Gate::Settled(_) => continue,
+                };
+                for &ix in &probes {
+                    let need = estimate(&self.specs[ix as usize], &self.pools[p].pool);
+                    if !self.affordable(p, need) {
+                        continue;
+                    }
+                    let at = self.meters.earliest(self.meter_of[p], now, need);
+                    if let Some(at) = at.map(|at| at.max(from)).filter(|&at| at > now) {
+                        best = Some(best.map_or(at, |b| b.min(at)));
+                    }
+                }
+            }
+        }
+        best
+    }
+
+    /// Every node that waits for a pool, with its own cause.
+    pub fn walls(&mut self, now: Millis) -> Vec<NodeWall> {
+        let waiting: Vec<u32> = (0u32..)
+            .zip(&self.nodes)
+            .filter(|(_, w)| matches!(w.state, NodeState::Ready | NodeState::Delayed(_)))
+            .map(|(ix, _)| ix)
+            .collect();
+        waiting.into_iter().map(|ix| self.wall_of(ix as usize, now)).collect()
+    }
+}
+
+pub(super) fn gate_open(health: &Health, now: Millis) -> bool {
+    health.gate(now) == Gate::Open
+}
+
+impl Work {
+    pub(super) fn is_shut(&self, pool: usize) -> bool {
+        self.shut.contains(&pool)
+    }
+}

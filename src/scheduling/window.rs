@@ -1,0 +1,167 @@
+//! One sliding window of one quota dimension.
+
+use std::collections::VecDeque;
+
+use super::Millis;
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    seq: u64,
+    at: Millis,
+    amount: u64,
+}
+
+/// What the backend itself said is left, until its reset.
+#[derive(Debug, Clone, Copy)]
+struct Ceiling {
+    left: u64,
+    until: Millis,
+}
+
+/// Amounts of the last `span`; an entry made at `t` counts until just before `t + span`.
+#[derive(Debug, Clone)]
+pub(super) struct Window {
+    span: Millis,
+    entries: VecDeque<Entry>,
+    sum: u64,
+    ceiling: Option<Ceiling>,
+}
+
+impl Window {
+    pub(super) fn new(span: Millis) -> Self {
+        Self { span, entries: VecDeque::new(), sum: 0, ceiling: None }
+    }
+
+    /// Forgets what has left the window.
+    pub(super) fn expire(&mut self, now: Millis) {
+        while let Some(first) = self.entries.front() {
+            if first.at.saturating_add(self.span) > now {
+                break;
+            }
+            self.sum -= first.amount;
+            self.entries.pop_front();
+        }
+        if self.ceiling.is_some_and(|c| c.until <= now) {
+            self.ceiling = None;
+        }
+    }
+
+    /// Amount inside the window at `now`.
+    pub(super) fn used(&mut self, now: Millis) -> u64 {
+        self.expire(now);
+        self.sum
+    }
+
+    pub(super) fn push(&mut self, seq: u64, now: Millis, amount: u64) {
+        // A clock that steps back must not break the order.
+        let at = self.entries.back().map_or(now, |e| e.at.max(now));
+        self.entries.push_back(Entry { seq, at, amount });
+        self.sum = self.sum.saturating_add(amount);
+        if let Some(ceiling) = &mut self.ceiling {
+            ceiling.left = ceiling.left.saturating_sub(amount);
+        }
+    }
+
+    /// Replaces a reserved amount by the real one, while it is still inside the window.
+    pub(super) fn adjust(&mut self, seq: u64, amount: u64) {
+        if let Ok(at) = self.entries.binary_search_by_key(&seq, |e| e.seq) {
+            let entry = &mut self.entries[at];
+            self.sum = self.sum - entry.amount + amount;
+            entry.amount = amount;
+        }
+    }
+
+    /// The backend says that `remaining` is left until `reset_at`; `outstanding` is what we have
+    /// reserved and the backend may not have counted yet.
+    pub(super) fn correct(&mut self, remaining: u64, outstanding: u64, reset_at: Millis) {
+        self.ceiling =
+            Some(Ceiling { left: remaining.saturating_sub(outstanding), until: reset_at });
+    }
+
+    /// When `need` fits behind `ahead` that is already promised; `None` = never. An unfilled
+    /// window answers `now`.
+    pub(super) fn earliest(
+        &mut self,
+        now: Millis,
+        limit: Option<u64>,
+        ahead: u64,
+        need: u64,
+    ) -> Option<Millis> {
+        if need == 0 {
+            return Some(now);
+        }
+        self.expire(now);
+        let mut at = now;
+        if let Some(limit) = limit {
+            if need > limit {
+                return None;
+            }
+            // Promises beyond one full window wait for further windows.
+            let total = ahead.saturating_add(need);
+            let full = (total - 1) / limit;
+            let rest = total - full * limit;
+            let mut free = limit.saturating_sub(self.sum);
+            for entry in &self.entries {
+                if free >= rest {
+                    break;
+                }
+                at = entry.at + self.span;
+                free = limit.min(free.saturating_add(entry.amount));
+            }
+            if free < rest {
+                // More was used than the limit allows (a correction): one window clears it all.
+                at = at.max(now) + self.span;
+            }
+            let full = Millis::try_from(full).unwrap_or(Millis::MAX);
+            at = at.saturating_add(full.saturating_mul(self.span));
+        }
+        match self.ceiling {
+            Some(c) if ahead.saturating_add(need) > c.left => Some(at.max(c.until)),
+            _ => Some(at),
+        }
+    }
+
+    /// `(time, amount)` of everything inside, for the ledger.
+    pub(super) fn dump(&self) -> Vec<(Millis, u64)> {
+        let mut out: Vec<(Millis, u64)> = Vec::new();
+        for entry in &self.entries {
+            match out.last_mut() {
+                Some(last) if entry.at - last.0 < 60_000 => {
+                    last.0 = entry.at;
+                    last.1 += entry.amount;
+                }
+                _ => out.push((entry.at, entry.amount)),
+            }
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Window;
+
+    #[test]
+    fn an_unfilled_window_admits_at_once_and_a_full_one_says_when() {
+        let mut w = Window::new(60_000);
+        for seq in 0..3 {
+            assert_eq!(w.earliest(1_000 * seq, Some(3), 0, 1), Some(1_000 * seq));
+            w.push(seq as u64, 1_000 * seq, 1);
+        }
+        assert_eq!(w.earliest(3_000, Some(3), 0, 1), Some(60_000));
+        assert_eq!(w.earliest(3_000, Some(3), 1, 1), Some(61_000));
+        assert_eq!(w.earliest(3_000, Some(3), 3, 1), Some(120_000));
+        assert_eq!(w.earliest(3_000, Some(3), 0, 4), None);
+        assert_eq!(w.earliest(60_000, Some(3), 0, 1), Some(60_000));
+    }
+
+    #[test]
+    fn a_correction_holds_until_its_reset() {
+        let mut w = Window::new(60_000);
+        w.correct(1, 0, 10_000);
+        assert_eq!(w.earliest(0, None, 0, 1), Some(0));
+        w.push(1, 0, 1);
+        assert_eq!(w.earliest(0, None, 0, 1), Some(10_000));
+        assert_eq!(w.earliest(10_000, None, 0, 1), Some(10_000));
+    }
+}
