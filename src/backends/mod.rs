@@ -1,8 +1,12 @@
 //! Pools at work: one file or folder per provider, and the rules that classify their failures.
 
 pub mod classify;
+pub mod openai;
 pub mod prompt;
+pub mod redact;
 pub mod result;
+pub mod scripted;
+mod stub_classify;
 #[cfg(test)]
 pub(crate) mod testing;
 mod worker;

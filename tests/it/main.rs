@@ -1,8 +1,10 @@
 //! Integration tests, one binary (linking is what costs): one module per user story.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panic")]
 
+mod attempts;
 mod config;
 mod ledger;
 mod local_forge;
 mod scheduling;
 mod store;
+mod tool_loop;

@@ -1,0 +1,267 @@
+//! One request to an OpenAI-compatible endpoint, streaming or not.
+
+use std::collections::BTreeMap;
+use std::sync::Once;
+use std::time::Duration;
+
+use eventsource_stream::Eventsource as _;
+use futures_util::StreamExt as _;
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde_json::Value;
+use tokio::time::timeout;
+use url::Url;
+
+use super::wire::{Completion, hidden_error};
+
+/// Largest answer that is read, in bytes.
+const MAX_ANSWER: usize = 16 * 1024 * 1024;
+/// Longest error body that is kept, in bytes.
+const MAX_ERROR: usize = 64 * 1024;
+
+/// How a request failed.
+#[derive(Debug)]
+pub(super) enum CallError {
+    /// The backend said so, or (without a status) could not be reached.
+    Http { status: Option<u16>, headers: BTreeMap<String, String>, body: String },
+    /// A 200 that is no answer: the rule's name and what was seen.
+    Broken(&'static str, String),
+}
+
+/// A connection to one endpoint with one key.
+#[derive(Debug, Clone)]
+pub(super) struct Client {
+    http: reqwest::Client,
+    url: Url,
+    key: Option<HeaderValue>,
+    /// Longest silence inside a stream.
+    idle: Duration,
+    /// Longest wait for the first byte.
+    first: Duration,
+}
+
+/// Why an endpoint's settings are unusable.
+#[derive(Debug, thiserror::Error)]
+pub enum EndpointError {
+    /// Not an `http` or `https` address.
+    #[error("'{0}' is no http or https address")]
+    Address(String),
+    /// The key holds characters that no header can carry.
+    #[error("the key holds characters that no HTTP header can carry (a line break at its end?)")]
+    Key,
+    /// TLS or the client could not be set up.
+    #[error("the HTTP client could not be set up: {0}")]
+    Setup(String),
+}
+
+/// Installs the one TLS provider of the process, once.
+pub(crate) fn install_tls() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // An error means that another part of the process has installed one already: fine.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    });
+}
+
+/// An HTTP client that never follows redirects (a key must not travel) and never sends loopback
+/// traffic through a proxy.
+pub(crate) fn http_client(url: &Url) -> Result<reqwest::Client, EndpointError> {
+    install_tls();
+    let mut builder = reqwest::Client::builder()
+        .redirect(reqwest::redirect::Policy::none())
+        .connect_timeout(Duration::from_secs(20))
+        .user_agent(concat!("overhaul/", env!("CARGO_PKG_VERSION")));
+    let loopback = match url.host() {
+        Some(url::Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(url::Host::Ipv6(ip)) => ip.is_loopback(),
+        Some(url::Host::Domain(name)) => name == "localhost",
+        None => false,
+    };
+    if loopback {
+        builder = builder.no_proxy();
+    }
+    builder.build().map_err(|e| EndpointError::Setup(chain(&e)))
+}
+
+impl Client {
+    pub(super) fn new(
+        base: &Url,
+        key: Option<&SecretString>,
+        idle: Duration,
+        first: Duration,
+    ) -> Result<Self, EndpointError> {
+        if !matches!(base.scheme(), "http" | "https") || base.host_str().is_none() {
+            return Err(EndpointError::Address(base.to_string()));
+        }
+        let mut url = base.clone();
+        let path = format!("{}/chat/completions", base.path().trim_end_matches('/'));
+        url.set_path(&path);
+        let key = match key.map(|k| k.expose_secret()).filter(|k| !k.is_empty()) {
+            Some(key) => {
+                let mut value = HeaderValue::from_str(&format!("Bearer {key}"))
+                    .map_err(|_| EndpointError::Key)?;
+                value.set_sensitive(true);
+                Some(value)
+            }
+            None => None,
+        };
+        Ok(Self { http: http_client(base)?, url, key, idle, first })
+    }
+
+    /// Sends one request. The caller bounds it by the attempt's deadline.
+    pub(super) async fn complete(&self, body: &Value) -> Result<Completion, CallError> {
+        let mut request = self.http.post(self.url.clone()).json(body);
+        if let Some(key) = &self.key {
+            request = request.header(AUTHORIZATION, key.clone());
+        }
+        let response = match timeout(self.first, request.send()).await {
+            Err(_) => return Err(silent("no answer", self.first)),
+            Ok(Err(e)) => return Err(unreachable(&e)),
+            Ok(Ok(response)) => response,
+        };
+        let status = response.status();
+        let headers = plain_headers(response.headers());
+        if !status.is_success() {
+            let body = self.read_all(response, MAX_ERROR).await.unwrap_or_default();
+            return Err(CallError::Http { status: Some(status.as_u16()), headers, body });
+        }
+        let kind = response.headers().get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or("");
+        if kind.starts_with("text/event-stream") {
+            return self.read_stream(response, &headers).await;
+        }
+        let text = self.read_all(response, MAX_ANSWER).await?;
+        if text.trim().is_empty() {
+            return Err(CallError::Broken("empty-body", "a 200 with an empty body".to_owned()));
+        }
+        let Ok(json) = serde_json::from_str::<Value>(&text) else {
+            let start: String = text.chars().take(200).collect();
+            return Err(CallError::Broken("not-json", format!("a 200 that is no JSON: {start}")));
+        };
+        refuse_hidden(&json, status.as_u16(), &headers)?;
+        let mut all = Completion::default();
+        all.absorb(&json);
+        Ok(all)
+    }
+
+    async fn read_stream(
+        &self,
+        response: reqwest::Response,
+        headers: &BTreeMap<String, String>,
+    ) -> Result<Completion, CallError> {
+        let status = response.status().as_u16();
+        let mut events = Box::pin(response.bytes_stream().eventsource());
+        let mut all = Completion::default();
+        let (mut size, mut count, mut done) = (0_usize, 0_usize, false);
+        let mut wait = self.first;
+        loop {
+            let event = match timeout(wait, events.next()).await {
+                Err(_) => return Err(silent("the stream went silent", wait)),
+                Ok(None) => break,
+                Ok(Some(Err(e))) => return Err(CallError::Broken("stream-cut", chain(&e))),
+                Ok(Some(Ok(event))) => event,
+            };
+            wait = self.idle;
+            count += 1;
+            size += event.data.len();
+            if size > MAX_ANSWER {
+                return Err(CallError::Broken(
+                    "too-long",
+                    format!("an answer over {MAX_ANSWER} bytes"),
+                ));
+            }
+            if event.data.trim() == "[DONE]" {
+                done = true;
+                break;
+            }
+            let Ok(json) = serde_json::from_str::<Value>(&event.data) else {
+                let start: String = event.data.chars().take(200).collect();
+                return Err(CallError::Broken(
+                    "not-json",
+                    format!("a chunk that is no JSON: {start}"),
+                ));
+            };
+            refuse_hidden(&json, status, headers)?;
+            all.absorb(&json);
+        }
+        if count == 0 {
+            return Err(CallError::Broken("empty-body", "a stream without any event".to_owned()));
+        }
+        if !done && all.finish.is_none() {
+            let seen = format!("the stream ended after {count} events without a finish");
+            return Err(CallError::Broken("stream-cut", seen));
+        }
+        Ok(all)
+    }
+
+    async fn read_all(&self, response: reqwest::Response, max: usize) -> Result<String, CallError> {
+        let mut bytes: Vec<u8> = Vec::new();
+        let mut stream = response.bytes_stream();
+        loop {
+            match timeout(self.first, stream.next()).await {
+                Err(_) => return Err(silent("the answer stopped half way", self.first)),
+                Ok(None) => break,
+                Ok(Some(Err(e))) => return Err(CallError::Broken("body-cut", chain(&e))),
+                Ok(Some(Ok(piece))) => {
+                    let room = max.saturating_sub(bytes.len());
+                    bytes.extend_from_slice(&piece[..piece.len().min(room)]);
+                    if room <= piece.len() {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+}
+
+fn refuse_hidden(
+    json: &Value,
+    status: u16,
+    headers: &BTreeMap<String, String>,
+) -> Result<(), CallError> {
+    match hidden_error(json) {
+        Some(error) => Err(CallError::Http {
+            status: Some(error.status.unwrap_or(status)),
+            headers: headers.clone(),
+            body: error.body,
+        }),
+        None => Ok(()),
+    }
+}
+
+fn silent(what: &str, after: Duration) -> CallError {
+    CallError::Broken("idle-timeout", format!("{what} for {} s", after.as_secs()))
+}
+
+fn unreachable(error: &reqwest::Error) -> CallError {
+    CallError::Http { status: None, headers: BTreeMap::new(), body: chain(error) }
+}
+
+/// An error with its causes; reqwest and hyper keep the reason in the innermost one.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        next = cause.source();
+    }
+    text
+}
+
+/// Header names in lower case with their text values; several of one name are joined.
+pub(crate) fn plain_headers(headers: &HeaderMap) -> BTreeMap<String, String> {
+    let mut out: BTreeMap<String, String> = BTreeMap::new();
+    for (name, value) in headers {
+        let Ok(value) = value.to_str() else { continue };
+        out.entry(name.as_str().to_owned())
+            .and_modify(|all| {
+                all.push_str(", ");
+                all.push_str(value);
+            })
+            .or_insert_with(|| value.to_owned());
+    }
+    out
+}

@@ -1,0 +1,175 @@
+//! `openai-compatible`: a bounded tool loop in this process, over chat completions.
+
+mod caller;
+mod client;
+mod dialect;
+mod edit;
+mod history;
+mod jail;
+mod scope;
+mod session;
+mod tools;
+mod tree;
+mod verify;
+mod wire;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use secrecy::SecretString;
+use tokio::time::{Instant, sleep_until};
+use url::Url;
+
+pub use caller::Retry;
+pub use client::EndpointError;
+pub(crate) use client::plain_headers;
+pub use dialect::Dialect;
+pub use verify::{Verified, VerifyRunner};
+
+use self::caller::{Budget, Caller};
+use self::client::Client;
+use self::session::{End, Session};
+use self::tools::Tools;
+use super::redact::Redactor;
+use super::{Attempt, WorkReport, Worker, prompt};
+use crate::model::{Outcome, Usage};
+
+/// Longest log in a report, in characters.
+const MAX_LOG: usize = 60_000;
+/// Longest detail in a report, in characters.
+const MAX_DETAIL: usize = 2_000;
+
+/// How to reach an endpoint, and how to speak to it.
+#[derive(Clone)]
+pub struct OpenAiSettings {
+    /// Base address, up to and with `/v1`: the endpoint itself, or a gateway before it.
+    pub base_url: Url,
+    /// Key, sent as bearer token.
+    pub key: Option<SecretString>,
+    /// Name of the backend for the classification rules, e.g. `nim`.
+    pub backend: String,
+    /// Speak this dialect only; `None` starts with tools and steps down.
+    pub dialect: Option<Dialect>,
+    /// Ask for streams.
+    pub stream: bool,
+    /// Longest silence inside a stream.
+    pub idle_timeout: Duration,
+    /// Longest wait for the first byte of an answer.
+    pub first_byte_timeout: Duration,
+    /// Retries of transient failures.
+    pub retry: Retry,
+    /// Runs the node's checks for the model; without it, the tool is not offered.
+    pub verify: Option<Arc<dyn VerifyRunner>>,
+}
+
+impl OpenAiSettings {
+    /// The defaults for an address: streams, 120 s of silence, 600 s to the first byte.
+    #[must_use]
+    pub fn new(base_url: Url, key: Option<SecretString>, backend: impl Into<String>) -> Self {
+        Self {
+            base_url,
+            key,
+            backend: backend.into(),
+            dialect: None,
+            stream: true,
+            idle_timeout: Duration::from_secs(120),
+            first_byte_timeout: Duration::from_secs(600),
+            retry: Retry::default(),
+            verify: None,
+        }
+    }
+}
+
+/// The worker.
+pub struct OpenAiWorker {
+    settings: OpenAiSettings,
+    client: Client,
+    redactor: Redactor,
+}
+
+impl OpenAiWorker {
+    /// Prepares the connection; nothing is sent yet.
+    ///
+    /// # Errors
+    /// When the address or the key cannot be used.
+    pub fn new(settings: OpenAiSettings) -> Result<Self, EndpointError> {
+        let client = Client::new(
+            &settings.base_url,
+            settings.key.as_ref(),
+            settings.idle_timeout,
+            settings.first_byte_timeout,
+        )?;
+        let redactor = Redactor::new(settings.key.clone());
+        Ok(Self { settings, client, redactor })
+    }
+
+    fn report(&self, end: End, usage: Usage, model_seen: Option<String>, log: &str) -> WorkReport {
+        let clean = |text: &str, max: usize| prompt::cut(&self.redactor.apply(text), max);
+        let log = clean(log, MAX_LOG);
+        match end {
+            End::Done(mut result) => {
+                result.summary = self.redactor.apply(&result.summary);
+                WorkReport {
+                    outcome: Outcome::Success,
+                    detail: clean(&result.summary, MAX_DETAIL),
+                    result: Some(result),
+                    classification: None,
+                    usage,
+                    model_seen,
+                    log,
+                }
+            }
+            End::Failed(outcome, classification, detail) => WorkReport {
+                outcome,
+                result: None,
+                classification: classification.map(|mut c| {
+                    c.evidence = clean(&c.evidence, MAX_DETAIL);
+                    c
+                }),
+                detail: clean(&detail, MAX_DETAIL),
+                usage,
+                model_seen,
+                log,
+            },
+        }
+    }
+}
+
+#[async_trait]
+impl Worker for OpenAiWorker {
+    async fn work(&self, attempt: Attempt) -> WorkReport {
+        let tools = match Tools::new(attempt.workdir.clone(), attempt.node.clone()) {
+            Ok(tools) => tools,
+            Err(e) => {
+                let end = End::Failed(Outcome::Error, None, e.to_string());
+                return self.report(end, Usage::default(), None, "");
+            }
+        };
+        let deadline = Instant::now() + attempt.deadline;
+        let caller = Caller::new(
+            self.client.clone(),
+            &self.settings.backend,
+            &attempt.pool,
+            self.settings.retry,
+            self.settings.stream,
+            Budget { deadline, requests: attempt.request_budget, tokens: attempt.token_budget },
+        );
+        let verify = self.settings.verify.clone();
+        let mut session = Session::new(&attempt, caller, tools, verify, self.settings.dialect);
+        let end = tokio::select! {
+            biased;
+            () = attempt.cancel.cancelled() => {
+                End::Failed(Outcome::Timeout, None, "stopped because the cycle ends".to_owned())
+            }
+            end = session.run() => end,
+            () = sleep_until(deadline) => {
+                let seconds = attempt.deadline.as_secs();
+                End::Failed(Outcome::Timeout, None, format!("the attempt's {seconds} s are over"))
+            }
+        };
+        let (usage, model_seen) = (session.caller.usage, session.caller.model_seen.clone());
+        let log = std::mem::take(&mut session.log);
+        self.report(end, usage, model_seen, &log)
+    }
+}
