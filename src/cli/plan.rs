@@ -1,10 +1,120 @@
-//! `plan`.
+//! `plan`: findings in, the plan they would become out. Changes nothing.
 
+mod checkout;
+mod render;
+
+use std::path::{Path, PathBuf};
+
+use self::checkout::Checkout;
 use super::Failure;
+use crate::intake::{self, IntakeContext, IntakeError, PathKind};
+use crate::planning::{self, PlanContext, PlanError, PlanPolicy};
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {}
+pub(super) struct Args {
+    /// Files with findings: SARIF 2.1.0 or audit findings JSON; the format is told from the content.
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    findings: Vec<PathBuf>,
+    /// A sentence that says what to change.
+    #[arg(long, value_name = "TEXT")]
+    intent: Vec<String>,
+    /// The checkout that the findings are about [default: the current folder, if it is a git
+    /// repository].
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
+    /// Where the tool that made the findings had its checkout, e.g. `/home/runner/work/app/app` or
+    /// `D:\a\app\app`.
+    #[arg(long, value_name = "PATH")]
+    source_root: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
 
-pub(super) fn run(_args: Args) -> Result<(), Failure> {
-    Err(Failure::failed("not built yet"))
+pub(super) fn run(args: Args) -> Result<(), Failure> {
+    if args.findings.is_empty() && args.intent.is_empty() {
+        return Err(Failure::usage("there is nothing to plan")
+            .remedy("name a file with --findings, or say what to change with --intent"));
+    }
+    let checkout = find_checkout(args.root.as_deref())?;
+    let none = |_: &str| PathKind::Missing;
+    let lookup = |path: &str| checkout.as_ref().map_or(PathKind::Missing, |c| c.kind(path));
+    let ctx = IntakeContext {
+        source_root: args.source_root.clone(),
+        checkout: checkout.as_ref().map(Checkout::location),
+        lookup: if checkout.is_some() { &lookup } else { &none },
+    };
+    let mut sources = Vec::with_capacity(args.findings.len() + args.intent.len());
+    for file in &args.findings {
+        sources.push(read_file(file, &ctx)?);
+    }
+    for text in &args.intent {
+        let finding = intake::intent(text).map_err(intake_failure)?;
+        let finding = finding.ok_or_else(|| {
+            Failure::usage("the intent is blank").remedy("say what to change with --intent")
+        })?;
+        sources.push(vec![finding]);
+    }
+    let combined = intake::combine(sources)
+        .map_err(|error| Failure::usage("the findings cannot be numbered").because(error))?;
+    let context = checkout.as_ref().map(Checkout::context).unwrap_or_default();
+    let plan = planning::plan(combined.findings, &context, &PlanPolicy::default())
+        .map_err(plan_failure)?;
+    let text = if args.json {
+        render::json(&plan, combined.not_problems)
+    } else {
+        render::text(&plan, combined.not_problems)
+    };
+    super::print(&text)
+}
+
+/// The named folder has to exist; the current one counts when it is a git repository. A checkout
+/// without a single file says nothing about where files are.
+fn find_checkout(root: Option<&Path>) -> Result<Option<Checkout>, Failure> {
+    let root = match root {
+        Some(root) if !root.is_dir() => {
+            return Err(Failure::usage(format!("--root {} is no folder", root.display()))
+                .remedy("name the folder of the checkout"));
+        }
+        Some(root) => root,
+        None if Path::new(".git").exists() => Path::new("."),
+        None => return Ok(None),
+    };
+    let checkout = Checkout::read(root).map_err(|error| {
+        Failure::usage(format!("the checkout {} cannot be listed", root.display())).because(error)
+    })?;
+    Ok(Some(checkout).filter(|checkout| !checkout.is_empty()))
+}
+
+fn read_file(file: &Path, ctx: &IntakeContext) -> Result<Vec<crate::model::Finding>, Failure> {
+    let name = file.display().to_string();
+    let cannot = |error: std::io::Error| {
+        Failure::usage(format!("{name} cannot be read"))
+            .because(error)
+            .remedy("name a file that exists and is readable")
+    };
+    let size = std::fs::metadata(file).map_err(cannot)?.len();
+    if usize::try_from(size).is_ok_and(|bytes| bytes > intake::MAX_SOURCE_BYTES) {
+        let bytes = usize::try_from(size).unwrap_or(usize::MAX);
+        return Err(intake_failure(IntakeError::TooLarge { name, bytes }));
+    }
+    let bytes = std::fs::read(file).map_err(cannot)?;
+    intake::read(&bytes, &name, ctx).map_err(intake_failure)
+}
+
+fn intake_failure(error: IntakeError) -> Failure {
+    let remedy = error.remedy();
+    Failure::usage(error.to_string()).remedy(remedy)
+}
+
+fn plan_failure(error: PlanError) -> Failure {
+    Failure::usage("there is no valid plan for these findings").because(error).remedy(
+        "correct the dependencies (`depends_on`) in the findings, or the globs in the configuration",
+    )
+}
+
+impl Checkout {
+    fn context(&self) -> PlanContext {
+        PlanContext { files: Some(self.files().to_vec()), build_files: self.build_files() }
+    }
 }

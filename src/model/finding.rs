@@ -97,6 +97,8 @@ pub enum DropReason {
     Filtered,
     /// The source says that nothing is wrong (SARIF `kind: pass`, `baselineState: absent`, ...).
     NotAProblem,
+    /// Waits for a finding that was itself dropped, so it could never be done.
+    Prerequisite(FindingId),
 }
 
 /// One thing to fix.
@@ -135,6 +137,13 @@ pub struct Finding {
 }
 
 impl Finding {
+    /// Key in `extra` that is ours: the line of a finding that names no file inside the checkout.
+    pub const REPORTED_LINE: &str = "reported-line";
+    /// Key in `extra` that is ours: source ids of findings that have to be fixed first, an array.
+    pub const DEPENDS_ON: &str = "depends-on";
+    /// Key in `extra` that is ours: `true` when its missing files are to be created.
+    pub const CREATES_FILES: &str = "creates-files";
+
     /// The primary path.
     #[must_use]
     pub fn path(&self) -> Option<&RepoPath> {

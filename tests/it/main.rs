@@ -5,6 +5,7 @@ mod attempts;
 mod config;
 mod ledger;
 mod local_forge;
+mod plan;
 mod scheduling;
 mod store;
 mod tool_loop;

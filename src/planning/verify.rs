@@ -1,0 +1,222 @@
+//! Which commands prove a node: the repository's rules, else its build files, else a reason why
+//! there are none.
+
+use std::collections::HashMap;
+
+use super::estimate::Checkout;
+use super::scope::{GlobError, Scope, fixed_folder, overlaps};
+use super::{BuildFile, PlanContext, PlanPolicy};
+use crate::model::{ScopeEntry, VerifyCommand};
+
+/// Wall clock of a detected command, seconds.
+pub const VERIFY_TIMEOUT_SECONDS: u64 = 900;
+
+/// A build system that we know how to ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Kind {
+    Cargo,
+    Go,
+    Python,
+    Node,
+}
+
+const KINDS: [Kind; 4] = [Kind::Cargo, Kind::Go, Kind::Python, Kind::Node];
+
+/// Scripts of a `package.json` that check and end, in the order in which they are run.
+const SCRIPTS: [&str; 5] = ["typecheck", "check", "lint", "build", "test"];
+
+/// What a build file is for, by its name.
+pub(super) fn kind_of(path: &str) -> Option<Kind> {
+    Some(match path.rsplit('/').next()? {
+        "Cargo.toml" => Kind::Cargo,
+        "go.mod" => Kind::Go,
+        "pyproject.toml" | "setup.py" | "setup.cfg" | "requirements.txt" => Kind::Python,
+        "package.json" => Kind::Node,
+        _ => return None,
+    })
+}
+
+impl Kind {
+    /// True when a change of this file can break that build.
+    fn covers(self, path: &str) -> bool {
+        if kind_of(path) == Some(self) {
+            return true;
+        }
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let Some((_, ext)) = name.rsplit_once('.') else { return false };
+        match self {
+            Self::Cargo => ext == "rs",
+            Self::Go => ext == "go",
+            Self::Python => matches!(ext, "py" | "pyi"),
+            Self::Node => matches!(
+                ext,
+                "js" | "jsx" | "mjs" | "cjs" | "ts" | "tsx" | "mts" | "cts" | "vue" | "svelte"
+            ),
+        }
+    }
+}
+
+/// Compiled rules and the build files by folder.
+pub(super) struct Verifier<'a> {
+    rules: Vec<Rule<'a>>,
+    builds: HashMap<(&'a str, Kind), &'a BuildFile>,
+}
+
+struct Rule<'a> {
+    globs: Vec<ScopeEntry>,
+    scope: Scope,
+    commands: &'a [VerifyCommand],
+}
+
+impl<'a> Verifier<'a> {
+    pub fn new(ctx: &'a PlanContext, policy: &'a PlanPolicy) -> Result<Self, GlobError> {
+        let rules = policy.verify.iter().map(|rule| {
+            let globs: Vec<ScopeEntry> = rule.paths.iter().cloned().map(ScopeEntry::Glob).collect();
+            Ok(Rule { scope: Scope::new(&globs)?, globs, commands: &rule.commands })
+        });
+        let mut builds = HashMap::new();
+        for build in &ctx.build_files {
+            if let Some(kind) = kind_of(build.path.as_str()) {
+                builds.entry((parent(build.path.as_str()), kind)).or_insert(build);
+            }
+        }
+        Ok(Self { rules: rules.collect::<Result<_, GlobError>>()?, builds })
+    }
+
+    /// The commands for a scope, or why there are none.
+    pub fn of(
+        &self,
+        writes: &[ScopeEntry],
+        checkout: &Checkout,
+    ) -> (Vec<VerifyCommand>, Option<String>) {
+        let mut commands = Vec::new();
+        let fitting: Vec<&Rule> = self.rules.iter().filter(|rule| rule.fits(writes)).collect();
+        for command in fitting.iter().flat_map(|rule| rule.commands) {
+            push(&mut commands, command.clone());
+        }
+        if !fitting.is_empty() {
+            let waived = commands
+                .is_empty()
+                .then(|| "a verify rule says that these paths need no check".to_owned());
+            return (commands, waived);
+        }
+        for entry in writes {
+            for kind in KINDS {
+                if let Some(build) = self.nearest(entry, kind) {
+                    detected(kind, build, checkout)
+                        .into_iter()
+                        .for_each(|c| push(&mut commands, c));
+                }
+            }
+        }
+        let waived = commands.is_empty().then(|| {
+            let place = writes.first().map_or("", fixed_folder);
+            let place = if place.is_empty() { "the repository" } else { place };
+            format!("no verify rule fits, and no build file that is understood covers {place}")
+        });
+        (commands, waived)
+    }
+
+    /// The build file of this kind in the closest folder above.
+    fn nearest(&self, entry: &ScopeEntry, kind: Kind) -> Option<&'a BuildFile> {
+        let mut folder = match entry {
+            ScopeEntry::Path(path) if !kind.covers(path.as_str()) => return None,
+            ScopeEntry::Path(path) => parent(path.as_str()),
+            ScopeEntry::Folder(_) | ScopeEntry::Glob(_) => fixed_folder(entry),
+        };
+        loop {
+            if let Some(build) = self.builds.get(&(folder, kind)) {
+                return Some(build);
+            }
+            if folder.is_empty() {
+                return None;
+            }
+            folder = parent(folder);
+        }
+    }
+}
+
+impl Rule<'_> {
+    fn fits(&self, writes: &[ScopeEntry]) -> bool {
+        writes.iter().any(|entry| match entry {
+            ScopeEntry::Path(path) => self.scope.matches(path.as_str().as_bytes()),
+            other => overlaps(&self.globs, std::slice::from_ref(other)),
+        })
+    }
+}
+
+fn parent(path: &str) -> &str {
+    path.rfind('/').map_or("", |end| &path[..end])
+}
+
+fn push(commands: &mut Vec<VerifyCommand>, command: VerifyCommand) {
+    if !commands.iter().any(|known| known.argv == command.argv) {
+        commands.push(command);
+    }
+}
+
+/// The commands of a build file. Folders get a leading `./`, so that none reads as an option.
+fn detected(kind: Kind, build: &BuildFile, checkout: &Checkout) -> Vec<VerifyCommand> {
+    let path = build.path.as_str();
+    let folder = parent(path);
+    let inner = if folder.is_empty() { None } else { Some(format!("./{folder}")) };
+    let command = |name: &str, argv: Vec<String>| VerifyCommand {
+        name: if folder.is_empty() { name.to_owned() } else { format!("{name} ({folder})") },
+        argv,
+        timeout_seconds: VERIFY_TIMEOUT_SECONDS,
+    };
+    match (kind, &inner) {
+        (Kind::Cargo, None) => vec![command("cargo check", argv(&["cargo", "check"]))],
+        (Kind::Cargo, Some(_)) => {
+            let manifest = format!("./{path}");
+            vec![command("cargo check", argv(&["cargo", "check", "--manifest-path", &manifest]))]
+        }
+        (Kind::Go, None) => vec![
+            command("go build", argv(&["go", "build", "./..."])),
+            command("go vet", argv(&["go", "vet", "./..."])),
+        ],
+        (Kind::Go, Some(inner)) => vec![
+            command("go build", argv(&["go", "-C", inner, "build", "./..."])),
+            command("go vet", argv(&["go", "-C", inner, "vet", "./..."])),
+        ],
+        (Kind::Python, inner) => {
+            let place = inner.as_deref().unwrap_or(".");
+            vec![command("python compiles", argv(&["python3", "-m", "compileall", "-q", place]))]
+        }
+        (Kind::Node, inner) => {
+            let runner = runner(folder, checkout);
+            let known = SCRIPTS.iter().filter(|name| build.scripts.iter().any(|s| s == *name));
+            known
+                .map(|script| {
+                    let words = match (runner, inner) {
+                        (runner, None) => argv(&[runner, "run", script]),
+                        ("yarn", Some(inner)) => argv(&["yarn", "--cwd", inner, "run", script]),
+                        ("pnpm", Some(inner)) => argv(&["pnpm", "-C", inner, "run", script]),
+                        ("bun", Some(inner)) => argv(&["bun", "--cwd", inner, "run", script]),
+                        (runner, Some(inner)) => argv(&[runner, "--prefix", inner, "run", script]),
+                    };
+                    command(&format!("{runner} run {script}"), words)
+                })
+                .collect()
+        }
+    }
+}
+
+/// The package manager by its lockfile, in the package's folder or at the root.
+fn runner(folder: &str, checkout: &Checkout) -> &'static str {
+    const LOCKS: [(&str, &str); 4] = [
+        ("pnpm-lock.yaml", "pnpm"),
+        ("yarn.lock", "yarn"),
+        ("bun.lock", "bun"),
+        ("bun.lockb", "bun"),
+    ];
+    let has = |lock: &str| {
+        checkout.has_file(lock)
+            || (!folder.is_empty() && checkout.has_file(&format!("{folder}/{lock}")))
+    };
+    LOCKS.iter().find(|(lock, _)| has(lock)).map_or("npm", |(_, runner)| runner)
+}
+
+fn argv(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
