@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::PlanContext;
 use super::scope::fixed_folder;
+use super::verify::Language;
 use crate::model::{Finding, ScopeEntry};
 
 /// Instructions, contract and tool descriptions of a prompt, tokens.
@@ -17,8 +18,16 @@ const BYTES_PER_TOKEN: u64 = 4;
 pub(super) struct Checkout<'a> {
     known: bool,
     files: HashMap<&'a str, u64>,
-    /// Files and bytes below; the empty key is the repository.
-    folders: HashMap<&'a str, (usize, u64)>,
+    /// The empty key is the repository.
+    folders: HashMap<&'a str, Below>,
+}
+
+/// What lies below a folder.
+#[derive(Debug, Clone, Default)]
+struct Below {
+    files: usize,
+    bytes: u64,
+    languages: Vec<Language>,
 }
 
 /// What is at a path.
@@ -35,15 +44,21 @@ impl<'a> Checkout<'a> {
     pub fn new(ctx: &'a PlanContext) -> Self {
         let list = ctx.files.as_deref().unwrap_or_default();
         let mut files = HashMap::with_capacity(list.len());
-        let mut folders: HashMap<&str, (usize, u64)> = HashMap::new();
+        let mut folders: HashMap<&str, Below> = HashMap::new();
         for file in list {
             let path = file.path.as_str();
             files.insert(path, file.bytes);
+            let language = Language::of(path);
             let ends = path.match_indices('/').map(|(end, _)| end).chain([0]);
             for end in ends {
                 let folder = folders.entry(&path[..end]).or_default();
-                folder.0 += 1;
-                folder.1 = folder.1.saturating_add(file.bytes);
+                folder.files += 1;
+                folder.bytes = folder.bytes.saturating_add(file.bytes);
+                if let Some(language) = language
+                    && !folder.languages.contains(&language)
+                {
+                    folder.languages.push(language);
+                }
             }
         }
         Self { known: ctx.files.is_some(), files, folders }
@@ -65,13 +80,26 @@ impl<'a> Checkout<'a> {
         self.files.contains_key(path)
     }
 
+    /// True when the entry reaches a file of this language.
+    pub fn reaches(&self, entry: &ScopeEntry, language: Language) -> bool {
+        match entry {
+            ScopeEntry::Path(path) => Language::of(path.as_str()) == Some(language),
+            other => {
+                let below = self.folders.get(fixed_folder(other));
+                below.is_some_and(|below| below.languages.contains(&language))
+            }
+        }
+    }
+
     /// How many files an entry reaches; at least one.
     pub fn width(&self, entry: &ScopeEntry) -> usize {
         match entry {
             ScopeEntry::Path(_) => 1,
-            ScopeEntry::Folder(path) => self.folders.get(path.as_str()).map_or(1, |f| f.0),
+            ScopeEntry::Folder(path) => {
+                self.folders.get(path.as_str()).map_or(1, |below| below.files)
+            }
             ScopeEntry::Glob(_) => {
-                self.folders.get(fixed_folder(entry)).map_or(usize::MAX, |f| f.0)
+                self.folders.get(fixed_folder(entry)).map_or(usize::MAX, |below| below.files)
             }
         }
     }
@@ -81,7 +109,7 @@ impl<'a> Checkout<'a> {
         match entry {
             ScopeEntry::Path(path) => tokens(self.files.get(path.as_str()).copied().unwrap_or(0)),
             ScopeEntry::Folder(_) | ScopeEntry::Glob(_) => {
-                let bytes = self.folders.get(fixed_folder(entry)).map_or(0, |f| f.1);
+                let bytes = self.folders.get(fixed_folder(entry)).map_or(0, |below| below.bytes);
                 tokens(bytes).min(FOLDER_TOKENS)
             }
         }

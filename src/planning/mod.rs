@@ -48,7 +48,7 @@ pub struct PlanContext {
 /// True for the name of a file that belongs in [`PlanContext::build_files`].
 #[must_use]
 pub fn is_build_file(path: &str) -> bool {
-    verify::kind_of(path).is_some()
+    verify::Language::of_build_file(path).is_some()
 }
 
 /// Which commands check which paths.

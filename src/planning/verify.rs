@@ -11,55 +11,53 @@ use crate::model::{ScopeEntry, VerifyCommand};
 /// Wall clock of a detected command, seconds.
 pub const VERIFY_TIMEOUT_SECONDS: u64 = 900;
 
-/// A build system that we know how to ask.
+/// What a build system that we know how to ask is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Kind {
-    Cargo,
+pub(super) enum Language {
+    Rust,
     Go,
     Python,
     Node,
 }
 
-const KINDS: [Kind; 4] = [Kind::Cargo, Kind::Go, Kind::Python, Kind::Node];
+const LANGUAGES: [Language; 4] = [Language::Rust, Language::Go, Language::Python, Language::Node];
 
 /// Scripts of a `package.json` that check and end, in the order in which they are run.
 const SCRIPTS: [&str; 5] = ["typecheck", "check", "lint", "build", "test"];
 
-/// What a build file is for, by its name.
-pub(super) fn kind_of(path: &str) -> Option<Kind> {
-    Some(match path.rsplit('/').next()? {
-        "Cargo.toml" => Kind::Cargo,
-        "go.mod" => Kind::Go,
-        "pyproject.toml" | "setup.py" | "setup.cfg" | "requirements.txt" => Kind::Python,
-        "package.json" => Kind::Node,
-        _ => return None,
-    })
-}
+impl Language {
+    /// What a build file is for, by its name.
+    pub fn of_build_file(path: &str) -> Option<Self> {
+        Some(match path.rsplit('/').next()? {
+            "Cargo.toml" => Self::Rust,
+            "go.mod" => Self::Go,
+            "pyproject.toml" | "setup.py" | "setup.cfg" | "requirements.txt" => Self::Python,
+            "package.json" => Self::Node,
+            _ => return None,
+        })
+    }
 
-impl Kind {
-    /// True when a change of this file can break that build.
-    fn covers(self, path: &str) -> bool {
-        if kind_of(path) == Some(self) {
-            return true;
+    /// The language whose build a change of this file can break.
+    pub fn of(path: &str) -> Option<Self> {
+        if let Some(language) = Self::of_build_file(path) {
+            return Some(language);
         }
-        let name = path.rsplit('/').next().unwrap_or(path);
-        let Some((_, ext)) = name.rsplit_once('.') else { return false };
-        match self {
-            Self::Cargo => ext == "rs",
-            Self::Go => ext == "go",
-            Self::Python => matches!(ext, "py" | "pyi"),
-            Self::Node => matches!(
-                ext,
-                "js" | "jsx" | "mjs" | "cjs" | "ts" | "tsx" | "mts" | "cts" | "vue" | "svelte"
-            ),
-        }
+        Some(match path.rsplit('/').next()?.rsplit_once('.')?.1 {
+            "rs" => Self::Rust,
+            "go" => Self::Go,
+            "py" | "pyi" => Self::Python,
+            "js" | "jsx" | "mjs" | "cjs" | "ts" | "tsx" | "mts" | "cts" | "vue" | "svelte" => {
+                Self::Node
+            }
+            _ => return None,
+        })
     }
 }
 
 /// Compiled rules and the build files by folder.
 pub(super) struct Verifier<'a> {
     rules: Vec<Rule<'a>>,
-    builds: HashMap<(&'a str, Kind), &'a BuildFile>,
+    builds: HashMap<(&'a str, Language), &'a BuildFile>,
 }
 
 struct Rule<'a> {
@@ -76,8 +74,8 @@ impl<'a> Verifier<'a> {
         });
         let mut builds = HashMap::new();
         for build in &ctx.build_files {
-            if let Some(kind) = kind_of(build.path.as_str()) {
-                builds.entry((parent(build.path.as_str()), kind)).or_insert(build);
+            if let Some(language) = Language::of_build_file(build.path.as_str()) {
+                builds.entry((parent(build.path.as_str()), language)).or_insert(build);
             }
         }
         Ok(Self { rules: rules.collect::<Result<_, GlobError>>()?, builds })
@@ -101,11 +99,11 @@ impl<'a> Verifier<'a> {
             return (commands, waived);
         }
         for entry in writes {
-            for kind in KINDS {
-                if let Some(build) = self.nearest(entry, kind) {
-                    detected(kind, build, checkout)
-                        .into_iter()
-                        .for_each(|c| push(&mut commands, c));
+            for language in LANGUAGES.into_iter().filter(|l| checkout.reaches(entry, *l)) {
+                if let Some(build) = self.nearest(entry, language) {
+                    for command in detected(language, build, checkout) {
+                        push(&mut commands, command);
+                    }
                 }
             }
         }
@@ -117,15 +115,14 @@ impl<'a> Verifier<'a> {
         (commands, waived)
     }
 
-    /// The build file of this kind in the closest folder above.
-    fn nearest(&self, entry: &ScopeEntry, kind: Kind) -> Option<&'a BuildFile> {
+    /// The language's build file in the closest folder above.
+    fn nearest(&self, entry: &ScopeEntry, language: Language) -> Option<&'a BuildFile> {
         let mut folder = match entry {
-            ScopeEntry::Path(path) if !kind.covers(path.as_str()) => return None,
             ScopeEntry::Path(path) => parent(path.as_str()),
             ScopeEntry::Folder(_) | ScopeEntry::Glob(_) => fixed_folder(entry),
         };
         loop {
-            if let Some(build) = self.builds.get(&(folder, kind)) {
+            if let Some(build) = self.builds.get(&(folder, language)) {
                 return Some(build);
             }
             if folder.is_empty() {
@@ -156,7 +153,7 @@ fn push(commands: &mut Vec<VerifyCommand>, command: VerifyCommand) {
 }
 
 /// The commands of a build file. Folders get a leading `./`, so that none reads as an option.
-fn detected(kind: Kind, build: &BuildFile, checkout: &Checkout) -> Vec<VerifyCommand> {
+fn detected(language: Language, build: &BuildFile, checkout: &Checkout) -> Vec<VerifyCommand> {
     let path = build.path.as_str();
     let folder = parent(path);
     let inner = if folder.is_empty() { None } else { Some(format!("./{folder}")) };
@@ -165,25 +162,25 @@ fn detected(kind: Kind, build: &BuildFile, checkout: &Checkout) -> Vec<VerifyCom
         argv,
         timeout_seconds: VERIFY_TIMEOUT_SECONDS,
     };
-    match (kind, &inner) {
-        (Kind::Cargo, None) => vec![command("cargo check", argv(&["cargo", "check"]))],
-        (Kind::Cargo, Some(_)) => {
+    match (language, &inner) {
+        (Language::Rust, None) => vec![command("cargo check", argv(&["cargo", "check"]))],
+        (Language::Rust, Some(_)) => {
             let manifest = format!("./{path}");
             vec![command("cargo check", argv(&["cargo", "check", "--manifest-path", &manifest]))]
         }
-        (Kind::Go, None) => vec![
+        (Language::Go, None) => vec![
             command("go build", argv(&["go", "build", "./..."])),
             command("go vet", argv(&["go", "vet", "./..."])),
         ],
-        (Kind::Go, Some(inner)) => vec![
+        (Language::Go, Some(inner)) => vec![
             command("go build", argv(&["go", "-C", inner, "build", "./..."])),
             command("go vet", argv(&["go", "-C", inner, "vet", "./..."])),
         ],
-        (Kind::Python, inner) => {
+        (Language::Python, inner) => {
             let place = inner.as_deref().unwrap_or(".");
             vec![command("python compiles", argv(&["python3", "-m", "compileall", "-q", place]))]
         }
-        (Kind::Node, inner) => {
+        (Language::Node, inner) => {
             let runner = runner(folder, checkout);
             let known = SCRIPTS.iter().filter(|name| build.scripts.iter().any(|s| s == *name));
             known

@@ -99,7 +99,21 @@ fn the_command_says_what_it_would_do() {
     std::fs::write(&report, report_text).unwrap();
     let args = ["--findings", report.to_str().unwrap(), "--intent", "Use one logger everywhere"];
     let output = plan(dir.path(), &args);
-    insta::assert_snapshot!(String::from_utf8(output.stdout).unwrap(), @"");
+    insta::assert_snapshot!(String::from_utf8(output.stdout).unwrap(), @"
+    N-001  2 findings in a.py  [high, standard, 1519 tokens]
+      F-0001    a.py:3  First[31m
+      F-0002    a.py:9  Second
+      writes    a.py
+      verify    python3 -m compileall -q .
+
+    N-002  Use one logger everywhere  [medium, standard, 1575 tokens]
+      F-0003    anywhere
+      writes    the whole repository
+      verify    python3 -m compileall -q .
+      after     N-001
+
+    3 findings = 3 in 2 nodes + 0 dropped.
+    ");
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! A plan as JSON and as text.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 
-use crate::model::{DropReason, Finding, Node, Plan, ScopeEntry, VerifyCommand};
+use crate::model::{DropReason, Finding, FindingId, Node, Plan, ScopeEntry, VerifyCommand};
 
 /// `findings`, `nodes` and `coverage`, one object, pretty.
 pub(super) fn json(plan: &Plan, not_problems: usize) -> String {
@@ -88,8 +88,10 @@ fn by_reason(plan: &Plan) -> BTreeMap<&'static str, usize> {
 /// A block per node, then what was dropped, then the counts.
 pub(super) fn text(plan: &Plan, not_problems: usize) -> String {
     let mut out = String::new();
+    let findings: HashMap<&FindingId, &Finding> =
+        plan.findings.iter().map(|finding| (&finding.id, finding)).collect();
     for node in &plan.nodes {
-        write_node(&mut out, plan, node);
+        write_node(&mut out, &findings, node);
     }
     if plan.findings.is_empty() {
         out.push_str("No findings: there is nothing to do.\n");
@@ -116,7 +118,7 @@ pub(super) fn text(plan: &Plan, not_problems: usize) -> String {
     out
 }
 
-fn write_node(out: &mut String, plan: &Plan, node: &Node) {
+fn write_node(out: &mut String, findings: &HashMap<&FindingId, &Finding>, node: &Node) {
     let tier = word(json!(node.tier));
     let severity = word(json!(node.severity));
     let _ = writeln!(
@@ -126,20 +128,13 @@ fn write_node(out: &mut String, plan: &Plan, node: &Node) {
         clean(&node.title),
         node.input_tokens
     );
-    let ids: Vec<String> = node.findings.iter().map(ToString::to_string).collect();
-    let _ = writeln!(out, "  findings  {}", ids.join(", "));
-    if node.findings.len() > 1 {
-        for finding in node.findings.iter().filter_map(|id| plan.finding(id)) {
-            let line = finding.line().map(|line| format!(":{line}")).unwrap_or_default();
-            let path = finding.path().map(ToString::to_string).unwrap_or_default();
-            let _ = writeln!(
-                out,
-                "            {}  {}{line}  {}",
-                finding.id,
-                clean(&path),
-                clean(&finding.title)
-            );
-        }
+    for finding in node.findings.iter().filter_map(|id| findings.get(id)) {
+        let place = finding.path().map(|path| clean(path.as_str()));
+        let place = place.unwrap_or_else(|| "anywhere".to_owned());
+        let line = finding.line().map(|line| format!(":{line}")).unwrap_or_default();
+        let title = if node.findings.len() > 1 { clean(&finding.title) } else { String::new() };
+        let row = format!("  {}    {place}{line}  {title}", finding.id);
+        let _ = writeln!(out, "{}", row.trim_end());
     }
     let writes: Vec<String> = node.writes.iter().map(entry).collect();
     let _ = writeln!(out, "  writes    {}", writes.join(", "));
