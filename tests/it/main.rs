@@ -1,6 +1,7 @@
 //! Integration tests, one binary (linking is what costs): one module per user story.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panic")]
 
+mod architecture;
 mod attempts;
 mod config;
 mod ledger;
