@@ -6,6 +6,7 @@ mod attempts;
 mod config;
 mod ledger;
 mod local_forge;
+mod packaging;
 mod plan;
 mod scheduling;
 mod store;
