@@ -9,6 +9,7 @@ mod node;
 mod outcome;
 mod path;
 mod pool;
+mod scrub;
 mod usage;
 
 pub use finding::{DropReason, Finding, Level, Place, Severity, content_fingerprint, hex_digest};
@@ -19,4 +20,5 @@ pub use node::{Coverage, CoveragePlace, Node, Plan, ScopeEntry, Tier, VerifyComm
 pub use outcome::{Channel, Classification, Observation, Outcome};
 pub use path::{PathError, RepoPath};
 pub use pool::{Limits, Pool, Provider};
+pub use scrub::{SecretKind, find_secret, scrub};
 pub use usage::Usage;
