@@ -3,6 +3,7 @@
 
 mod architecture;
 mod attempts;
+mod classify;
 mod config;
 mod ledger;
 mod local_forge;

@@ -1,1 +1,236 @@
-//! The outcome rules: one observation of a backend failure in, one [`crate::model::Classification`] out.
+//! Turns one observation of a backend into an outcome: typed evidence first, then anchored
+//! phrases, never a bare number in free text and never the worker's own words.
+//!
+//! The rules are tables (`clouds`, `vendors`, `agents`, `general`); the specific come first.
+
+mod agents;
+mod answer;
+mod clock;
+mod clouds;
+mod evidence;
+mod general;
+mod reset;
+mod rule;
+mod transcript;
+mod vendors;
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use jiff::Timestamp;
+
+use self::answer::Answer;
+use self::evidence::Evidence;
+use self::rule::{Compiled, Rule};
+use self::transcript::Said;
+use crate::model::{Channel, Classification, Observation, Outcome, scrub};
+
+pub use self::reset::LONGEST as LONGEST_RESET_SECONDS;
+
+/// All tables in the order in which they are asked.
+fn tables() -> [&'static [Rule]; 11] {
+    [
+        vendors::NVIDIA,
+        agents::SENTENCES,
+        agents::WRAPPERS,
+        vendors::ROUTERS,
+        vendors::LOCAL,
+        clouds::ANTHROPIC,
+        clouds::GOOGLE,
+        clouds::AMAZON,
+        vendors::HOSTS,
+        clouds::OPENAI,
+        general::WORDS,
+    ]
+}
+
+static RULES: LazyLock<Vec<Compiled>> = LazyLock::new(|| {
+    tables().into_iter().chain([general::STATUS]).flatten().filter_map(Compiled::new).collect()
+});
+
+/// Every rule as (name, outcome, source), in the order in which they are asked.
+pub fn rules() -> impl Iterator<Item = (&'static str, Outcome, &'static str)> {
+    RULES.iter().map(|compiled| (compiled.rule.name, compiled.rule.outcome, compiled.rule.source))
+}
+
+/// Size is judged before anything else: a request that can never pass must not wait for a reset.
+static SIZE_RULES: LazyLock<Vec<&'static Compiled>> = LazyLock::new(|| {
+    RULES
+        .iter()
+        .filter(|compiled| {
+            compiled.rule.outcome == Outcome::PacketTooLarge && compiled.rule.name != "status-413"
+        })
+        .collect()
+});
+
+/// Classifies one observation. `now` is used where the observation has no time of its own.
+#[must_use]
+pub fn classify(observation: &Observation, now: Timestamp) -> Classification {
+    let now = observation.now.unwrap_or(now);
+    match &observation.channel {
+        Channel::Http { status, headers, body } => {
+            classify_http(&observation.backend, *status, headers, body, now)
+        }
+        Channel::Cli { exit_code, stdout, stderr } => {
+            classify_cli(&observation.backend, *exit_code, stdout, stderr, now)
+        }
+    }
+}
+
+/// Classifies an HTTP answer, or the client's message where only that is left.
+/// `status` is none where the connection itself failed.
+#[must_use]
+pub fn classify_http(
+    backend: &str,
+    status: Option<u16>,
+    headers: &BTreeMap<String, String>,
+    body: &str,
+    now: Timestamp,
+) -> Classification {
+    let lower: BTreeMap<String, String> =
+        headers.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.clone())).collect();
+    let now = reset::observed_at(&lower, now);
+    let mut text = body.to_owned();
+    if let Some(200..=299) = status.filter(|status| *status != 202) {
+        let content_type = lower.get("content-type").map_or("", String::as_str);
+        match answer::read(body, content_type) {
+            Answer::Final(outcome, rule, seen) => return plain(outcome, rule, &seen),
+            Answer::Failed(error) => text = error,
+        }
+    }
+    let mut seen = Evidence::new(backend, status, &lower, &text);
+    if status == Some(202) {
+        seen.status = status;
+    }
+    if seen.text.is_empty() && seen.status.is_none() {
+        return plain(Outcome::Transient, "no-answer", "the connection gave no answer");
+    }
+    decide(&seen, now).unwrap_or_else(|| {
+        let outcome = if status.is_some_and(|status| (200..300).contains(&status)) {
+            Outcome::Transient
+        } else {
+            Outcome::Error
+        };
+        plain(outcome, "unknown-answer", &seen.shown(0..0))
+    })
+}
+
+/// Classifies the end of a command-line worker. `exit_code` is none where a signal ended it.
+#[must_use]
+pub fn classify_cli(
+    backend: &str,
+    exit_code: Option<i32>,
+    stdout: &str,
+    stderr: &str,
+    now: Timestamp,
+) -> Classification {
+    let evidence = |status: Option<u16>, text: &str| {
+        let mut seen = Evidence::new(backend, status, &BTreeMap::new(), text);
+        seen.exit_code = exit_code;
+        seen
+    };
+    let timed_out = exit_code == Some(124);
+    let said = transcript::read(stdout);
+    match &said {
+        Said::Final(outcome, rule, seen) => return plain(*outcome, rule, seen),
+        Said::Failed(status, text) => {
+            let seen = evidence(*status, text);
+            if let Some(found) = decide(&seen, now) {
+                return found;
+            }
+            return plain(Outcome::Error, "worker-error", &seen.shown(0..0));
+        }
+        Said::Unfinished | Said::NotEvents => {}
+    }
+    if exit_code == Some(0) && said == Said::NotEvents && !transcript::is_empty(stdout) {
+        // An answer in prose; only a CLI's own error sentence in its place is a failure.
+        if transcript::looks_like_error(stdout)
+            && let Some(found) = decide(&evidence(None, stdout), now)
+        {
+            return found;
+        }
+        return plain(Outcome::Success, "answer", "");
+    }
+    let mut text = transcript::error_lines(stderr);
+    if said == Said::NotEvents {
+        text = format!("{}\n{text}", transcript::error_lines(stdout));
+    }
+    let seen = evidence(None, &text);
+    if let Some(found) = decide(&seen, now) {
+        return found;
+    }
+    let (outcome, rule) = if timed_out {
+        (Outcome::Timeout, "worker-timeout")
+    } else if said == Said::Unfinished {
+        (Outcome::Transient, "events-without-end")
+    } else if exit_code == Some(0) {
+        (Outcome::Transient, "empty-answer")
+    } else {
+        (Outcome::Error, "unknown-failure")
+    };
+    plain(outcome, rule, &seen.shown(0..0))
+}
+
+/// The absolute reset that an observation states although it has passed at `now`; for reports that
+/// do not say when they were made.
+#[must_use]
+pub fn stated_reset(observation: &Observation, now: Timestamp) -> Option<Timestamp> {
+    let none = BTreeMap::new();
+    let (headers, text) = match &observation.channel {
+        Channel::Http { headers, body, .. } => (headers, body.clone()),
+        Channel::Cli { stdout, stderr, .. } => (&none, format!("{stdout}\n{stderr}")),
+    };
+    let seen = Evidence::new(&observation.backend, None, headers, &text);
+    reset::find_past(&seen.headers, &seen.text, now)
+}
+
+fn decide(seen: &Evidence, now: Timestamp) -> Option<Classification> {
+    let holds =
+        |compiled: &'static Compiled| compiled.holds(seen).map(|place| (compiled.rule, place));
+    let (rule, place) =
+        SIZE_RULES.iter().copied().find_map(holds).or_else(|| RULES.iter().find_map(holds))?;
+    let reset =
+        may_have_reset(rule.outcome).then(|| reset::find(&seen.headers, &seen.text, now)).flatten();
+    Some(Classification {
+        outcome: rule.outcome,
+        reset_seconds: reset.map(|reset| reset.seconds),
+        reset_at: reset.map(|reset| reset.at),
+        rule: rule.name.to_owned(),
+        evidence: seen.shown(place),
+    })
+}
+
+fn may_have_reset(outcome: Outcome) -> bool {
+    matches!(
+        outcome,
+        Outcome::RateLimited
+            | Outcome::QuotaUnclassified
+            | Outcome::CreditExhausted
+            | Outcome::ModelUnavailable
+            | Outcome::Transient
+    )
+}
+
+fn plain(outcome: Outcome, rule: &str, seen: &str) -> Classification {
+    Classification {
+        outcome,
+        reset_seconds: None,
+        reset_at: None,
+        rule: rule.to_owned(),
+        evidence: scrub(seen).chars().take(400).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rule_compiles_and_names_its_source() {
+        let all: Vec<&Rule> = tables().into_iter().chain([general::STATUS]).flatten().collect();
+        assert_eq!(RULES.len(), all.len());
+        let names: std::collections::BTreeSet<&str> = all.iter().map(|rule| rule.name).collect();
+        assert_eq!(names.len(), all.len(), "two rules share a name");
+        assert!(rules().all(|(_, _, source)| !source.is_empty()));
+    }
+}

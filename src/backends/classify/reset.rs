@@ -1,0 +1,458 @@
+//! When a refused service says it will work again. Every stated reset is a claim: it is read from
+//! headers, body fields and prose, in that order of trust, and checked before it is believed.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use jiff::Timestamp;
+use regex::Regex;
+
+use super::clock;
+
+/// Longest believed reset, in seconds: one leap year. The longest real windows are monthly; an
+/// absolute time that was read as a delay lies decades ahead.
+pub const LONGEST: f64 = 366.0 * 86_400.0;
+
+/// A number at or above this is an absolute time in milliseconds since 1970, not a delay.
+const EPOCH_MILLIS: f64 = 1e12;
+/// A number at or above this is an absolute time in seconds since 1970 (it is 2001), not a delay.
+const EPOCH_SECONDS: f64 = 1e9;
+
+/// A stated reset, not yet checked.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Claim {
+    In(f64),
+    At(Timestamp),
+}
+
+impl Claim {
+    fn seconds(self, now: Timestamp) -> f64 {
+        match self {
+            Self::In(seconds) => seconds,
+            Self::At(moment) => moment.duration_since(now).as_secs_f64(),
+        }
+    }
+
+    /// The claim as (seconds, moment) where it can be believed.
+    fn check(self, now: Timestamp) -> Option<Reset> {
+        let seconds = self.seconds(now);
+        if !seconds.is_finite() || !(0.0..=LONGEST).contains(&seconds) {
+            return None;
+        }
+        let at = match self {
+            Self::At(moment) => moment,
+            Self::In(_) => {
+                now.checked_add(jiff::SignedDuration::try_from_secs_f64(seconds).ok()?).ok()?
+            }
+        };
+        Some(Reset { seconds, at })
+    }
+}
+
+/// A checked reset.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Reset {
+    /// Seconds from the observation; finite, 0 to [`LONGEST`]. Zero is what some services really
+    /// send; a caller that waits must put its own floor under it.
+    pub seconds: f64,
+    /// The same as a time.
+    pub at: Timestamp,
+}
+
+/// Finds the first credible reset in headers (lower-case names) and text (lower case, one line).
+pub(super) fn find(
+    headers: &BTreeMap<String, String>,
+    text: &str,
+    now: Timestamp,
+) -> Option<Reset> {
+    let claims = claims(headers, text, now);
+    let checked = || claims.iter().filter_map(|claim| claim.check(now));
+    // Zero is believed only where nothing better is said.
+    checked().find(|reset| reset.seconds > 0.0).or_else(|| {
+        let zero = retry_after(headers, now);
+        zero.into_iter().filter_map(|claim| claim.check(now)).next()
+    })
+}
+
+/// The absolute time that the text states although it has passed at `now`; for observations
+/// whose own time is not known.
+pub(super) fn find_past(
+    headers: &BTreeMap<String, String>,
+    text: &str,
+    now: Timestamp,
+) -> Option<Timestamp> {
+    claims(headers, text, now).into_iter().find_map(|claim| match claim {
+        Claim::At(at) if at <= now && claim.seconds(now) > -2.0 * LONGEST => Some(at),
+        _ => None,
+    })
+}
+
+fn claims(headers: &BTreeMap<String, String>, text: &str, now: Timestamp) -> Vec<Claim> {
+    let mut all = rejected_window(headers, now);
+    all.extend(retry_after(headers, now));
+    all.extend(window_headers(headers, text, now));
+    all.extend(fields(text, now));
+    all.extend(prose(text, now));
+    all
+}
+
+/// The time of the observation by the server's own clock, else `now`.
+pub(super) fn observed_at(headers: &BTreeMap<String, String>, now: Timestamp) -> Timestamp {
+    headers.get("date").and_then(|date| http_date(date)).unwrap_or(now)
+}
+
+/// RFC 9110 date (RFC 2822 form).
+fn http_date(text: &str) -> Option<Timestamp> {
+    jiff::fmt::rfc2822::parse(text.trim()).ok().map(|zoned| zoned.timestamp())
+}
+
+/// One header or field value: a number (delay or epoch), a duration, or a date. `unit` is what a
+/// bare small number counts, in seconds.
+fn value(text: &str, unit: f64, now: Timestamp) -> Option<Claim> {
+    let text = text.trim().trim_matches(['"', '\'']).trim();
+    if let Ok(number) = text.parse::<f64>() {
+        return number_claim(number, unit);
+    }
+    let lower = text.to_ascii_lowercase();
+    duration(&lower)
+        .filter(|(_, length)| *length == lower.len())
+        .map(|(seconds, _)| Claim::In(seconds))
+        .or_else(|| http_date(text).map(Claim::At))
+        .or_else(|| clock::read(&lower, now).map(Claim::At))
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "epochs are range-checked by jiff")]
+fn number_claim(number: f64, unit: f64) -> Option<Claim> {
+    if !number.is_finite() || number < 0.0 {
+        return None;
+    }
+    if number >= EPOCH_MILLIS {
+        return Timestamp::from_millisecond(number as i64).ok().map(Claim::At);
+    }
+    if number >= EPOCH_SECONDS {
+        return Timestamp::from_second(number as i64).ok().map(Claim::At);
+    }
+    Some(Claim::In(number * unit))
+}
+
+/// `retry-after-ms` (OpenAI, Azure), `retry-after` (RFC 9110: seconds or a date).
+fn retry_after(headers: &BTreeMap<String, String>, now: Timestamp) -> Vec<Claim> {
+    let named = [
+        ("retry-after-ms", 0.001),
+        ("x-ms-retry-after-ms", 0.001),
+        ("retry-after", 1.0),
+        ("x-retry-after", 1.0),
+        ("x-ratelimit-retry-after", 1.0),
+    ];
+    named.into_iter().filter_map(|(name, unit)| value(headers.get(name)?, unit, now)).collect()
+}
+
+/// The window that the service itself calls exhausted: Anthropic's unified limit when rejected,
+/// the Codex backend's windows at 100 percent.
+fn rejected_window(headers: &BTreeMap<String, String>, now: Timestamp) -> Vec<Claim> {
+    let mut found = Vec::new();
+    if headers.get("anthropic-ratelimit-unified-status").is_some_and(|status| status == "rejected")
+    {
+        found.extend(
+            headers.get("anthropic-ratelimit-unified-reset").and_then(|text| value(text, 1.0, now)),
+        );
+    }
+    let mut codex: Vec<Claim> = ["primary", "secondary"]
+        .into_iter()
+        .filter(|window| {
+            headers
+                .get(&format!("x-codex-{window}-used-percent"))
+                .and_then(|used| used.trim().parse::<f64>().ok())
+                .is_some_and(|used| used >= 100.0)
+        })
+        .filter_map(|window| {
+            let after = headers.get(&format!("x-codex-{window}-reset-after-seconds"));
+            let at = headers.get(&format!("x-codex-{window}-reset-at"));
+            after
+                .and_then(|text| value(text, 1.0, now))
+                .filter(|claim| claim.seconds(now) > 0.0)
+                .or_else(|| value(at?, 1.0, now))
+        })
+        .collect();
+    // Both windows full: the later one holds.
+    codex.sort_by(|a, b| b.seconds(now).total_cmp(&a.seconds(now)));
+    found.extend(codex);
+    found
+}
+
+/// `x-ratelimit-reset-*` (OpenAI style), `anthropic-ratelimit-*-reset`, `x-ratelimit-reset`,
+/// `ratelimit-reset`. Of several windows the one with nothing remaining counts; where none says
+/// so, the one that the error names; else the longest.
+fn window_headers(headers: &BTreeMap<String, String>, text: &str, now: Timestamp) -> Vec<Claim> {
+    let mut found: Vec<(u8, f64, Claim)> = headers
+        .iter()
+        .filter(|(name, _)| name.contains("ratelimit") && name.contains("reset"))
+        .filter_map(|(name, stated)| {
+            let claim = value(stated, 1.0, now)?;
+            let remaining = headers
+                .get(&name.replace("reset", "remaining"))
+                .and_then(|left| left.trim().parse::<f64>().ok());
+            let window = if name.contains("token") { "tokens" } else { "requests" };
+            let rank = match remaining {
+                Some(0.0) => 0,
+                Some(left) if left < 0.0 => return None,
+                _ if text.contains(window) => 1,
+                _ => 2,
+            };
+            Some((rank, claim.seconds(now), claim))
+        })
+        .filter(|(_, seconds, _)| *seconds > 0.0)
+        .collect();
+    found.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.total_cmp(&a.1)));
+    found.into_iter().map(|(_, _, claim)| claim).collect()
+}
+
+static FIELD: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(concat!(
+        r#"["']?\b(retry[-_]?after[-_]?ms|retry[-_]?after(?:[-_]?seconds)?|retry_?delay|quotaresetdelay|quotaresettimestamp|"#,
+        r#"resets?_?in(?:_?seconds)?|reset_?after(?:_?seconds)?|resets?_?at|reset_?time|next_?reset|estimated_time|"#,
+        r#"x-ratelimit-reset(?:-[a-z]+)*|anthropic-ratelimit-[a-z-]+-reset)["']?\s*[:=]\s*["']?([a-z0-9][a-z0-9:.+-]*)"#
+    ))
+    .ok()
+});
+
+/// Fields of JSON bodies and header lines quoted in prose.
+fn fields(text: &str, now: Timestamp) -> Vec<Claim> {
+    let Some(pattern) = FIELD.as_ref() else { return Vec::new() };
+    pattern
+        .captures_iter(text)
+        .take(8)
+        .filter_map(|found| {
+            let unit = if found[1].ends_with("ms") { 0.001 } else { 1.0 };
+            value(found[2].trim_end_matches(['.', ',', ':']), unit, now)
+        })
+        .collect()
+}
+
+static UNIT: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(
+        r"^(?:,? ?(?:and )?)?(\d{1,12}(?:\.\d{1,12})?) ?(milliseconds?|msecs?|ms|seconds?|secs?|minutes?|mins?|hours?|hrs?|days?|weeks?|months?|s|m|h|d|w)\b?",
+    )
+    .ok()
+});
+
+static ISO_DURATION: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"^p(?:(\d{1,6})d)?(?:t(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,6}(?:\.\d+)?)s)?)?")
+        .ok()
+});
+
+/// A duration at the start of the text, and its length in bytes: `6m0s`, `644ms`,
+/// `5 days 22 hours 11 minutes`, `1h2m3.5s`, `pt1h2m`.
+fn duration(text: &str) -> Option<(f64, usize)> {
+    if text.starts_with('p') {
+        let found = ISO_DURATION.as_ref()?.captures(text)?;
+        let part = |index: usize, unit: f64| {
+            found.get(index).and_then(|part| part.as_str().parse::<f64>().ok()).map(|n| n * unit)
+        };
+        let parts = [part(1, 86_400.0), part(2, 3600.0), part(3, 60.0), part(4, 1.0)];
+        if parts.iter().all(Option::is_none) {
+            return None;
+        }
+        return Some((parts.into_iter().flatten().sum(), found[0].len()));
+    }
+    let pattern = UNIT.as_ref()?;
+    let (mut total, mut end) = (0.0, 0);
+    while let Some(found) = text.get(end..).and_then(|rest| pattern.captures(rest)) {
+        let next = text.get(end + found[0].len()..).and_then(|rest| rest.chars().next());
+        // `5 months`, `3 million`: a unit is a whole word, or is followed by the next number.
+        if next.is_some_and(char::is_alphabetic) {
+            break;
+        }
+        total += found[1].parse::<f64>().ok()? * unit_seconds(&found[2]);
+        end += found[0].len();
+    }
+    (end > 0).then_some((total, end))
+}
+
+fn unit_seconds(unit: &str) -> f64 {
+    match unit {
+        "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        "d" => 86_400.0,
+        "w" => 604_800.0,
+        _ if unit.starts_with("mo") => 30.0 * 86_400.0,
+        _ if unit.starts_with("ms") || unit.starts_with("milli") => 0.001,
+        _ if unit.starts_with('s') => 1.0,
+        _ if unit.starts_with('m') => 60.0,
+        _ if unit.starts_with('h') => 3600.0,
+        _ if unit.starts_with('d') => 86_400.0,
+        _ => 604_800.0,
+    }
+}
+
+/// Words that announce a reset; what follows directly must be a duration.
+static BEFORE_DURATION: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(concat!(
+        r"(?:\b(?:try(?: your request)? again|retry(?: again| the request| your request)?|come back|check back|available(?: again)?|regain access|access (?:returns|resumes)|reset(?:s|ting)?(?: again)?|refresh(?:es)?|renews?|unlocks?)(?: will be)?,? (?:in|after|within)",
+        r"|\bplease wait(?: for)?(?: at least)?|\bwait(?: for)?(?: at least)?|\bretry[-_ ]after:?|\blimits? will reset in|\bback in) (?:about |around |approximately |approx\. |another |the next |~)?",
+    ))
+    .ok()
+});
+
+/// Words that announce a reset; what follows directly must be a time.
+static BEFORE_TIME: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(concat!(
+        r"\b(?:try again|retry|come back|available(?: again)?|regain access|reset(?:s|ting|ted)?|refresh(?:es)?|renews?|unlocks?|cycle ends|until|将在|将于|will be lifted)",
+        r"(?: (?:at|on|after))?:? ?",
+    ))
+    .ok()
+});
+
+/// opencode's wait: it repeats the server's figure there (its own backoff is below a minute).
+static OPENCODE_WAIT: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"\bretrying in ([0-9][0-9dhms. ]*?) - attempt #").ok());
+
+/// `Claude AI usage limit reached|1762952400`.
+static PIPED_EPOCH: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"\| ?(\d{10}|\d{13})\b").ok());
+
+/// A window named by the metric that was exceeded (Vertex), or by the one limit stated (Together).
+static MINUTE_WINDOW: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(
+        r"quota exceeded for [a-z./_]*per_minute|your rate limit is [0-9,]+ [a-z]+ per minute",
+    )
+    .ok()
+});
+
+fn prose(text: &str, now: Timestamp) -> Vec<Claim> {
+    let mut found = Vec::new();
+    if let Some(pattern) = BEFORE_DURATION.as_ref() {
+        for anchor in pattern.find_iter(text).take(20) {
+            let rest = text.get(anchor.end()..).unwrap_or("");
+            if let Some((seconds, _)) = duration(rest) {
+                found.push(Claim::In(seconds));
+            }
+        }
+    }
+    if let Some(pattern) = BEFORE_TIME.as_ref() {
+        for anchor in pattern.find_iter(text).take(20) {
+            let rest = text.get(anchor.end()..).unwrap_or("");
+            found.extend(clock::read(rest, now).map(Claim::At));
+        }
+    }
+    let first = |pattern: &'static Option<Regex>| {
+        pattern.as_ref()?.captures(text).map(|captures| captures[1].to_owned())
+    };
+    found.extend(first(&PIPED_EPOCH).and_then(|epoch| value(&epoch, 1.0, now)));
+    found.extend(
+        first(&OPENCODE_WAIT)
+            .and_then(|wait| duration(&wait))
+            .filter(|(seconds, _)| *seconds >= 60.0)
+            .map(|(seconds, _)| Claim::In(seconds)),
+    );
+    if MINUTE_WINDOW.as_ref().is_some_and(|window| window.is_match(text)) {
+        found.push(Claim::In(60.0));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn now() -> Timestamp {
+        "2026-06-10T12:00:00Z".parse().unwrap()
+    }
+
+    fn said(text: &str) -> Option<f64> {
+        find(&BTreeMap::new(), text, now()).map(|reset| reset.seconds)
+    }
+
+    fn sent(headers: &[(&str, &str)]) -> Option<f64> {
+        let headers = headers.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        find(&headers, "", now()).map(|reset| reset.seconds)
+    }
+
+    #[test]
+    fn prose_durations() {
+        for (text, seconds) in [
+            ("please try again in 644ms.", 0.644),
+            ("please try again in 9m38.016s. need more", 578.016),
+            ("or try again in 5 days 22 hours 11 minutes.", 511_860.0),
+            ("try again in 3 days 4 hours", 273_600.0),
+            ("please try again in 58 hours. please review", 208_800.0),
+            ("(reset after 27s)", 27.0),
+            ("expected quota reset within 24h.", 86_400.0),
+            ("please retry after 86400 seconds. please go", 86_400.0),
+            ("please wait 52220 seconds before retrying", 52_220.0),
+            ("your quota will reset after 2h5m3s.", 7503.0),
+            ("please retry in 36.429760048s.", 36.429_760_048),
+            ("expected available in 12 seconds.", 12.0),
+            ("retrying in 20h28m - attempt #1", 73_680.0),
+            ("resets in pt1h2m", 3720.0),
+            ("try again in 1 hour, 5 minutes and 3 seconds", 3903.0),
+        ] {
+            let found = said(text).unwrap_or(-1.0);
+            assert!((found - seconds).abs() < 0.01, "{text}: {found}");
+        }
+    }
+
+    #[test]
+    fn figures_that_are_no_resets() {
+        for text in [
+            "wait for limits to reset (every 5h and every week.)",
+            "retrying in 1 seconds… (attempt 1/10)",
+            "retrying in 2s - attempt #3",
+            "retrying request to /chat/completions in 0.406378 seconds",
+            "rate limit of 50 per 86400s exceeded",
+            "maximum 100 credits per 1 hour",
+            "please wait a few minutes before you try again",
+            "api version 2024-05-01-preview have exceeded",
+            "total retry wait time: 92.78521667234824 seconds",
+            "\"totalretrydelay\":274",
+            "{created_time:\"2024-05-26t04:18:56.862289+00:00\"",
+            "try again in -5 seconds",
+            "try again in 99999999999 days",
+            "\"retrydelay\": \"nans\"",
+            "resets 99:99",
+        ] {
+            assert_eq!(said(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn headers_by_trust() {
+        assert_eq!(sent(&[("retry-after", "30")]), Some(30.0));
+        assert_eq!(sent(&[("retry-after-ms", "1500"), ("retry-after", "2")]), Some(1.5));
+        assert_eq!(sent(&[("retry-after", "Wed, 10 Jun 2026 12:01:00 GMT")]), Some(60.0));
+        assert_eq!(sent(&[("retry-after", "Wed, 21 Oct 2015 07:28:00 GMT")]), None);
+        assert_eq!(sent(&[("retry-after", "1781092830")]), Some(30.0));
+        assert_eq!(sent(&[("retry-after", "0")]), Some(0.0));
+        for absurd in ["-5", "NaN", "inf", "9999999999999999999", "soon", "", "1e300", "40000000"] {
+            assert_eq!(sent(&[("retry-after", absurd)]), None, "{absurd}");
+        }
+        assert_eq!(sent(&[("x-ratelimit-reset", "1781092830000")]), Some(30.0));
+        assert_eq!(
+            sent(&[
+                ("x-ratelimit-remaining-requests", "499"),
+                ("x-ratelimit-remaining-tokens", "0"),
+                ("x-ratelimit-reset-requests", "12s"),
+                ("x-ratelimit-reset-tokens", "6m0s"),
+            ]),
+            Some(360.0)
+        );
+        assert_eq!(
+            sent(&[("x-ratelimit-remaining-tokens", "-1"), ("x-ratelimit-reset-tokens", "0")]),
+            None
+        );
+        assert_eq!(
+            sent(&[("anthropic-ratelimit-tokens-reset", "2026-06-10T12:15:00Z")]),
+            Some(900.0)
+        );
+    }
+
+    #[test]
+    fn fields_of_bodies() {
+        assert_eq!(said("\"retrydelay\": \"39s\""), Some(39.0));
+        assert_eq!(said("\"resets_at\":1781092830,\"resets_in_seconds\":30"), Some(30.0));
+        assert_eq!(said("x-ratelimit-reset-requests: 4h30m15s"), Some(16_215.0));
+        assert_eq!(said("usage limit reached|1781092830"), Some(30.0));
+        assert_eq!(said("'retry_after': 12.5"), Some(12.5));
+    }
+}

@@ -1,0 +1,276 @@
+//! Reads what a command-line worker printed: its events where it prints JSON, else its error
+//! lines. The worker's answer is never evidence.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+use serde_json::Value;
+
+use crate::model::Outcome;
+
+/// What the events of a worker say.
+#[derive(Debug, PartialEq)]
+pub(super) enum Said {
+    /// Decided by structure: outcome, rule, what was seen.
+    Final(Outcome, &'static str, String),
+    /// It reported an error: status and text go to the rules.
+    Failed(Option<u16>, String),
+    /// Events without an end.
+    Unfinished,
+    /// It prints no events that are known.
+    NotEvents,
+}
+
+/// Most events that are read; the last ones of a longer transcript.
+const MOST_EVENTS: usize = 20_000;
+
+/// Reads standard output as one JSON value, or as JSON lines.
+pub(super) fn read(stdout: &str) -> Said {
+    let trimmed = stdout.trim();
+    let mut events = Vec::new();
+    match lenient(trimmed) {
+        Some(Value::Array(items)) => events = items,
+        Some(value @ Value::Object(_)) => events.push(value),
+        _ => {
+            let lines: Vec<&str> =
+                trimmed.lines().filter(|line| line.trim_start().starts_with('{')).collect();
+            let from = lines.len().saturating_sub(MOST_EVENTS);
+            events.extend(
+                lines[from..].iter().filter_map(|line| serde_json::from_str(line.trim()).ok()),
+            );
+            if events.is_empty() {
+                // Log lines before one pretty-printed object.
+                let start = trimmed.find("\n{").map(|at| at + 1);
+                events.extend(start.and_then(|at| serde_json::from_str(trimmed.get(at..)?).ok()));
+            }
+        }
+    }
+    let mut last = Said::NotEvents;
+    for event in &events {
+        let begins = matches!(text(event, "/type"), "step_start" | "turn.started");
+        last = match (last, one(event)) {
+            (Said::Final(Outcome::Success, ..), _) if begins => Said::Unfinished,
+            // Events in between do not undo an end or an error; only the next end does.
+            (last, None) => last,
+            (Said::NotEvents, Some(said)) => said,
+            (last, Some(Said::Unfinished)) => last,
+            (_, Some(said)) => said,
+        };
+    }
+    match events.last() {
+        Some(event) if last == Said::Unfinished && text(event, "/subtype") == "api_retry" => {
+            Said::Failed(status(event, "/error_status"), text(event, "/error").to_owned())
+        }
+        _ => last,
+    }
+}
+
+/// JSON whose strings may hold raw control characters, as terminals and pastes leave them.
+pub(super) fn lenient(text: &str) -> Option<Value> {
+    serde_json::from_str(text)
+        .or_else(|_| serde_json::from_str(&text.replace(|c: char| c.is_ascii_control(), " ")))
+        .ok()
+}
+
+fn text<'a>(value: &'a Value, path: &str) -> &'a str {
+    value.pointer(path).and_then(Value::as_str).unwrap_or("")
+}
+
+fn status(value: &Value, path: &str) -> Option<u16> {
+    let found = value.pointer(path)?;
+    let number = found.as_u64().or_else(|| found.as_str()?.parse().ok())?;
+    u16::try_from(number).ok().filter(|status| (100..600).contains(status))
+}
+
+fn finished(rule: &'static str) -> Said {
+    Said::Final(Outcome::Success, rule, String::new())
+}
+
+/// One event of Claude Code, Cursor, Codex, opencode or Gemini CLI.
+fn one(event: &Value) -> Option<Said> {
+    // Codex before 0.30 wraps its events.
+    if let Some(inner) = event.get("msg").filter(|inner| inner.get("type").is_some()) {
+        return match text(inner, "/type") {
+            "error" => Some(Said::Failed(None, text(inner, "/message").to_owned())),
+            "task_complete" => Some(finished("codex-task-complete")),
+            _ => Some(Said::Unfinished),
+        };
+    }
+    match text(event, "/type") {
+        "result" => Some(result(event)),
+        "assistant" => Some(assistant(event)),
+        "turn.completed" => Some(finished("codex-turn-completed")),
+        "turn.failed" => Some(Said::Failed(None, text(event, "/error/message").to_owned())),
+        "error" => Some(error(event)),
+        "step_finish" | "step-finish" => Some(step(event)),
+        "" => gemini_json(event),
+        _ => Some(Said::Unfinished),
+    }
+}
+
+/// The result of Claude Code and Cursor (`is_error`), or of Gemini CLI's stream (`status`).
+fn result(event: &Value) -> Said {
+    let words = [text(event, "/result"), text(event, "/error/message"), text(event, "/error")];
+    let mut said = words.iter().find(|words| !words.is_empty()).copied().unwrap_or("").to_owned();
+    if let Some(errors) = event.get("errors").and_then(Value::as_array) {
+        for error in errors.iter().filter_map(Value::as_str).take(8) {
+            said.push(' ');
+            said.push_str(error);
+        }
+    }
+    let failed = event.get("is_error").and_then(Value::as_bool).unwrap_or(false)
+        || text(event, "/status") == "error"
+        || event.get("error").is_some_and(|error| !error.is_null());
+    let subtype = text(event, "/subtype");
+    if subtype.starts_with("error") && said.trim().is_empty() {
+        return Said::Final(Outcome::Error, "worker-gave-up", subtype.to_owned());
+    }
+    if !failed && !subtype.starts_with("error") {
+        let empty = event.get("result").is_some_and(|result| result == "")
+            && event.get("structured_output").is_none()
+            && event.pointer("/usage/output_tokens") == Some(&Value::from(0));
+        return if empty {
+            Said::Final(Outcome::Transient, "empty-answer", "the result is empty".to_owned())
+        } else {
+            finished("worker-result")
+        };
+    }
+    let code = status(event, "/api_error_status").or_else(|| status(event, "/error/code"));
+    if said.trim().is_empty() && code.is_none() {
+        return Said::Final(
+            Outcome::QuotaUnclassified,
+            "worker-error-without-text",
+            "is_error without a word".to_owned(),
+        );
+    }
+    if subtype.starts_with("error_max") {
+        return Said::Final(Outcome::Error, "worker-gave-up", subtype.to_owned());
+    }
+    Said::Failed(code, said)
+}
+
+/// Claude Code reports API errors as a message of the model `<synthetic>`.
+fn assistant(event: &Value) -> Said {
+    let synthetic = text(event, "/message/model") == "<synthetic>"
+        || event.get("is_api_error_message") == Some(&Value::Bool(true))
+        || event.get("isApiErrorMessage") == Some(&Value::Bool(true))
+        || !text(event, "/error").is_empty();
+    if !synthetic {
+        return Said::Unfinished;
+    }
+    let mut words = format!("\"error\":\"{}\" ", text(event, "/error"));
+    if let Some(parts) = event.pointer("/message/content").and_then(Value::as_array) {
+        parts.iter().for_each(|part| words.push_str(text(part, "/text")));
+    }
+    Said::Failed(None, words.trim_start_matches("\"error\":\"\" ").to_owned())
+}
+
+/// An `error` event of Codex (`message`) or opencode (`error.data`).
+fn error(event: &Value) -> Said {
+    if let Some(error) = event.get("error").filter(|error| !error.is_null()) {
+        let code = status(error, "/data/statusCode")
+            .or_else(|| status(error, "/statusCode"))
+            .or_else(|| status(error, "/code"));
+        let words = error.as_str().map_or_else(|| error.to_string(), str::to_owned);
+        return Said::Failed(code, words);
+    }
+    let words = text(event, "/message");
+    if words.is_empty() {
+        Said::Failed(None, event.to_string())
+    } else {
+        Said::Failed(None, words.to_owned())
+    }
+}
+
+/// opencode's end of a model turn.
+fn step(event: &Value) -> Said {
+    let reason = text(event, "/part/reason");
+    let seen = format!("finish reason: {reason}");
+    match reason {
+        "stop" => finished("opencode-stop"),
+        "length" => Said::Final(Outcome::PacketTooLarge, "answer-cut-at-cap", seen),
+        "content-filter" => Said::Final(Outcome::ContentFiltered, "answer-filtered", seen),
+        "unknown" | "other" | "error" => Said::Final(Outcome::Transient, "answer-aborted", seen),
+        _ => Said::Unfinished,
+    }
+}
+
+/// Gemini CLI's `--output-format json`, or a bare error object.
+fn gemini_json(event: &Value) -> Option<Said> {
+    if let Some(error) = event.get("error").filter(|error| !error.is_null()) {
+        return Some(Said::Failed(status(error, "/code"), event.to_string()));
+    }
+    match event.get("response").and_then(Value::as_str) {
+        Some("") => Some(Said::Final(
+            Outcome::Transient,
+            "empty-answer",
+            "the response is empty".to_owned(),
+        )),
+        Some(_) => Some(finished("worker-result")),
+        None => None,
+    }
+}
+
+/// Texts up to these sizes are taken whole; longer ones by their error lines.
+const SHORT_LINES: usize = 12;
+const SHORT_BYTES: usize = 1500;
+/// Most lines that are taken after an error line, because terminals wrap and JSON spreads.
+const FOLLOWING_LINES: usize = 14;
+
+static ERROR_LINE: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(concat!(
+        r"(?i)^[^\p{L}\p{N}\[{]*(?:\[?\d{4}-\d\d-\d\d[t ][0-9:.z+-]*\]?\s*)?(?:\[)?(?:(?:[a-z]+ )?error\b|[a-z_.]*(?:error|exception)\b|fatal\b|api error|failed\b|failure\b|panic|",
+        r"you(?:'|\x{2019})?(?:ve| have| are|re) |your (?:credit|account|organi[sz]ation|access)|credit balance|prompt is too long|(?:claude|session|weekly|usage|rate|[0-9]+-hour) .{0,30}limit|limit reached|",
+        r"stream (?:disconnected|error)|unexpected status|exceeded retry|request (?:rejected|too large)|quota exceeded|resource exhausted|invalid api key|free usage|execution (?:error|failed)|model call failed|",
+        r"selected model|codex ran out|please run|not logged in|sorry, you|there's an issue|too many requests|internal server|connection (?:error|refused|reset)|insufficient)",
+    ))
+    .ok()
+});
+
+/// The lines that report an error. Short texts are taken whole.
+pub(super) fn error_lines(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    if lines.len() <= SHORT_LINES && text.len() <= SHORT_BYTES {
+        return text.to_owned();
+    }
+    let Some(pattern) = ERROR_LINE.as_ref() else { return String::new() };
+    let mut kept = Vec::new();
+    let mut left = 0;
+    for line in lines {
+        if pattern.is_match(line) {
+            left = FOLLOWING_LINES;
+        } else if line.trim().is_empty() {
+            left = 0;
+        }
+        if left > 0 {
+            kept.push(line);
+            left -= 1;
+        }
+    }
+    kept.join("\n")
+}
+
+/// Whether a text that should be an answer starts like a CLI's error sentence and is no longer
+/// than such sentences are.
+pub(super) fn looks_like_error(text: &str) -> bool {
+    let text = text.trim();
+    text.len() <= 800
+        && text.lines().count() <= 10
+        && text
+            .lines()
+            .next()
+            .is_some_and(|line| ERROR_LINE.as_ref().is_some_and(|pattern| pattern.is_match(line)))
+}
+
+/// Lines that CLIs print before any answer.
+static CHATTER: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"(?m)^(?:loaded cached credentials\.?|data collection is disabled\.?|yolo mode is enabled.*|reading prompt from stdin.*)$").ok()
+});
+
+/// Whether standard output holds no answer at all.
+pub(super) fn is_empty(stdout: &str) -> bool {
+    let lower = stdout.to_ascii_lowercase();
+    CHATTER.as_ref().map_or(lower.trim().is_empty(), |chatter| {
+        chatter.replace_all(&lower, "").trim().is_empty()
+    })
+}
