@@ -1,6 +1,7 @@
 //! Pools at work: one file or folder per provider, and the rules that classify their failures.
 
 pub mod classify;
+pub mod gateway;
 pub mod openai;
 pub mod prompt;
 pub mod redact;

@@ -297,7 +297,11 @@ fn ended(reading: Classification) -> Stop {
 }
 
 /// A reading of our own, where no backend's words decide.
-pub(super) fn reading(outcome: Outcome, rule: &str, evidence: String) -> Classification {
+pub(in crate::backends) fn reading(
+    outcome: Outcome,
+    rule: &str,
+    evidence: String,
+) -> Classification {
     Classification { outcome, reset_seconds: None, reset_at: None, rule: rule.to_owned(), evidence }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use eventsource_stream::Eventsource as _;
 use futures_util::StreamExt as _;
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
 use tokio::time::timeout;
@@ -33,7 +33,7 @@ pub(super) enum CallError {
 pub(super) struct Client {
     http: reqwest::Client,
     url: Url,
-    key: Option<HeaderValue>,
+    headers: HeaderMap,
     /// Longest silence inside a stream.
     idle: Duration,
     /// Longest wait for the first byte.
@@ -49,6 +49,9 @@ pub enum EndpointError {
     /// The key holds characters that no header can carry.
     #[error("the key holds characters that no HTTP header can carry (a line break at its end?)")]
     Key,
+    /// Not the name of a header.
+    #[error("'{0}' is not the name of an HTTP header")]
+    Header(String),
     /// TLS or the client could not be set up.
     #[error("the HTTP client could not be set up: {0}")]
     Setup(String),
@@ -87,6 +90,7 @@ impl Client {
     pub(super) fn new(
         base: &Url,
         key: Option<&SecretString>,
+        further: &BTreeMap<String, SecretString>,
         idle: Duration,
         first: Duration,
     ) -> Result<Self, EndpointError> {
@@ -96,24 +100,21 @@ impl Client {
         let mut url = base.clone();
         let path = format!("{}/chat/completions", base.path().trim_end_matches('/'));
         url.set_path(&path);
-        let key = match key.map(|k| k.expose_secret()).filter(|k| !k.is_empty()) {
-            Some(key) => {
-                let mut value = HeaderValue::from_str(&format!("Bearer {key}"))
-                    .map_err(|_| EndpointError::Key)?;
-                value.set_sensitive(true);
-                Some(value)
-            }
-            None => None,
-        };
-        Ok(Self { http: http_client(base)?, url, key, idle, first })
+        let mut headers = HeaderMap::new();
+        if let Some(key) = key.map(|k| k.expose_secret()).filter(|k| !k.is_empty()) {
+            headers.insert(AUTHORIZATION, secret_header(&format!("Bearer {key}"))?);
+        }
+        for (name, value) in further {
+            let name =
+                HeaderName::try_from(name).map_err(|_| EndpointError::Header(name.clone()))?;
+            headers.insert(name, secret_header(value.expose_secret())?);
+        }
+        Ok(Self { http: http_client(base)?, url, headers, idle, first })
     }
 
     /// Sends one request. The caller bounds it by the attempt's deadline.
     pub(super) async fn complete(&self, body: &Value) -> Result<Completion, CallError> {
-        let mut request = self.http.post(self.url.clone()).json(body);
-        if let Some(key) = &self.key {
-            request = request.header(AUTHORIZATION, key.clone());
-        }
+        let request = self.http.post(self.url.clone()).headers(self.headers.clone()).json(body);
         let response = match timeout(self.first, request.send()).await {
             Err(_) => return Err(silent("no answer", self.first)),
             Ok(Err(e)) => return Err(unreachable(&e)),
@@ -214,6 +215,12 @@ impl Client {
     }
 }
 
+fn secret_header(value: &str) -> Result<HeaderValue, EndpointError> {
+    let mut value = HeaderValue::from_str(value).map_err(|_| EndpointError::Key)?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
 fn refuse_hidden(
     json: &Value,
     status: u16,
@@ -238,7 +245,7 @@ fn unreachable(error: &reqwest::Error) -> CallError {
 }
 
 /// An error with its causes; reqwest and hyper keep the reason in the innermost one.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {

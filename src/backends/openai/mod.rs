@@ -6,13 +6,13 @@ mod dialect;
 mod edit;
 mod history;
 mod jail;
-mod scope;
 mod session;
 mod tools;
 mod tree;
 mod verify;
 mod wire;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,15 +22,18 @@ use tokio::time::{Instant, sleep_until};
 use url::Url;
 
 pub use caller::Retry;
+pub(super) use caller::reading;
 pub use client::EndpointError;
-pub(crate) use client::plain_headers;
+pub(crate) use client::{chain, http_client, plain_headers};
 pub use dialect::Dialect;
 pub use verify::{Verified, VerifyRunner};
+pub(super) use wire::hidden_error;
 
 use self::caller::{Budget, Caller};
 use self::client::Client;
 use self::session::{End, Session};
 use self::tools::Tools;
+use super::gateway::{Admission, Allowance, Gateway, Upstream};
 use super::redact::Redactor;
 use super::{Attempt, WorkReport, Worker, prompt};
 use crate::model::{Outcome, Usage};
@@ -47,6 +50,8 @@ pub struct OpenAiSettings {
     pub base_url: Url,
     /// Key, sent as bearer token.
     pub key: Option<SecretString>,
+    /// Further request headers.
+    pub headers: BTreeMap<String, SecretString>,
     /// Name of the backend for the classification rules, e.g. `nim`.
     pub backend: String,
     /// Speak this dialect only; `None` starts with tools and steps down.
@@ -59,6 +64,9 @@ pub struct OpenAiSettings {
     pub first_byte_timeout: Duration,
     /// Retries of transient failures.
     pub retry: Retry,
+    /// Whose meters admit each request, through a gateway of the attempt's own; without it, requests
+    /// go out directly.
+    pub admission: Option<Arc<dyn Admission>>,
     /// Runs the node's checks for the model; without it, the tool is not offered.
     pub verify: Option<Arc<dyn VerifyRunner>>,
 }
@@ -70,12 +78,14 @@ impl OpenAiSettings {
         Self {
             base_url,
             key,
+            headers: BTreeMap::new(),
             backend: backend.into(),
             dialect: None,
             stream: true,
             idle_timeout: Duration::from_secs(120),
             first_byte_timeout: Duration::from_secs(600),
             retry: Retry::default(),
+            admission: None,
             verify: None,
         }
     }
@@ -97,11 +107,36 @@ impl OpenAiWorker {
         let client = Client::new(
             &settings.base_url,
             settings.key.as_ref(),
+            &settings.headers,
             settings.idle_timeout,
             settings.first_byte_timeout,
         )?;
-        let redactor = Redactor::new(settings.key.clone());
+        let secrets = settings.headers.values().chain(&settings.key).cloned();
+        let redactor = Redactor::new(secrets);
         Ok(Self { settings, client, redactor })
+    }
+
+    /// The client of one attempt, and its gateway where the pool has meters.
+    async fn reach(&self, attempt: &Attempt) -> Result<(Client, Option<Gateway>), String> {
+        let settings = &self.settings;
+        let Some(admission) = &settings.admission else { return Ok((self.client.clone(), None)) };
+        let mut upstream =
+            Upstream::new(settings.base_url.clone(), settings.key.clone(), &settings.backend);
+        upstream.headers.clone_from(&settings.headers);
+        upstream.idle_timeout = settings.idle_timeout;
+        upstream.first_byte_timeout = settings.first_byte_timeout;
+        let allowance = Allowance {
+            requests: attempt.request_budget,
+            tokens: attempt.token_budget,
+            time: attempt.deadline,
+        };
+        let start = Gateway::start(&upstream, &attempt.pool, allowance, Arc::clone(admission));
+        let gateway = start.await.map_err(|e| e.to_string())?;
+        let base = gateway.base_url().map_err(|e| e.to_string())?;
+        let (key, none) = (Some(gateway.token()), BTreeMap::new());
+        let client =
+            Client::new(&base, key, &none, settings.idle_timeout, settings.first_byte_timeout);
+        Ok((client.map_err(|e| e.to_string())?, Some(gateway)))
     }
 
     fn report(&self, end: End, usage: Usage, model_seen: Option<String>, log: &str) -> WorkReport {
@@ -147,8 +182,15 @@ impl Worker for OpenAiWorker {
             }
         };
         let deadline = Instant::now() + attempt.deadline;
+        let (client, gateway) = match self.reach(&attempt).await {
+            Ok(reached) => reached,
+            Err(detail) => {
+                let end = End::Failed(Outcome::Error, None, detail);
+                return self.report(end, Usage::default(), None, "");
+            }
+        };
         let caller = Caller::new(
-            self.client.clone(),
+            client,
             &self.settings.backend,
             &attempt.pool,
             self.settings.retry,
@@ -168,6 +210,9 @@ impl Worker for OpenAiWorker {
                 End::Failed(Outcome::Timeout, None, format!("the attempt's {seconds} s are over"))
             }
         };
+        if let Some(gateway) = gateway {
+            gateway.stop().await;
+        }
         let (usage, model_seen) = (session.caller.usage, session.caller.model_seen.clone());
         let log = std::mem::take(&mut session.log);
         self.report(end, usage, model_seen, &log)

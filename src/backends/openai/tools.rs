@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use super::edit::{Edit, apply, hash};
 use super::jail::{FileError, Jail};
-use super::scope;
 use super::tree::Walk;
 use crate::backends::prompt;
 use crate::model::{Node, RepoPath};
+use crate::planning::scope;
 
 /// Longest text that a tool gives back, in bytes.
 pub(super) const MAX_OUTPUT: usize = 24 * 1024;
@@ -242,7 +242,7 @@ impl Tools {
 
     fn writable(&self, text: &str) -> Result<RepoPath, Refusal> {
         let path = repo_path(text)?;
-        if scope::may_write(&self.node.writes, &path) {
+        if scope::matches(&self.node.writes, path.as_str().as_bytes()) {
             return Ok(path);
         }
         Err(Refusal::Refused(format!(

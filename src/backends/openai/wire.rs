@@ -28,13 +28,13 @@ pub(super) struct Completion {
 
 /// The error that hides in a 200: its body, and the status that it names.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct HiddenError {
-    pub(super) status: Option<u16>,
+pub(in crate::backends) struct HiddenError {
+    pub(in crate::backends) status: Option<u16>,
     pub(super) body: String,
 }
 
 /// Finds an error in an answer that has status 200.
-pub(super) fn hidden_error(body: &Value) -> Option<HiddenError> {
+pub(in crate::backends) fn hidden_error(body: &Value) -> Option<HiddenError> {
     let error = body.get("error").filter(|e| !e.is_null() && **e != Value::Bool(false));
     let has_choices = body.get("choices").is_some_and(Value::is_array);
     if error.is_none() && has_choices {

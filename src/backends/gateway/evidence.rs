@@ -1,0 +1,206 @@
+//! What a gateway has seen, and the attempt's budgets.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{Allowance, Refused, Seen};
+use crate::model::{Classification, Outcome, Pool, Usage};
+
+/// Refusals of the meters that end an attempt: a worker that does not stop asking is stopped.
+const MAX_REFUSALS: u32 = 20;
+
+/// Which budget is used up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exhausted {
+    /// The attempt's requests.
+    Requests,
+    /// The attempt's tokens.
+    Tokens,
+    /// The attempt's time.
+    Time,
+    /// The meters refused again and again.
+    Refusals,
+}
+
+impl Exhausted {
+    /// In words.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Requests => "the attempt's request budget is used up",
+            Self::Tokens => "the attempt's token budget is used up",
+            Self::Time => "the attempt's time is over",
+            Self::Refusals => "the backend's meters have no room",
+        }
+    }
+}
+
+/// What was seen of an attempt's traffic.
+#[derive(Debug, Clone, Default)]
+pub struct Evidence {
+    /// Consumption; where the backend reported no tokens, none are counted.
+    pub usage: Usage,
+    /// The model that answered last, where the backend says.
+    pub model_seen: Option<String>,
+    /// The reading of the last failure that no later success followed.
+    pub failure: Option<Classification>,
+    /// Failures of any kind.
+    pub failures: u32,
+    /// Answers without an error.
+    pub successes: u32,
+    /// The last refusal of the meters that no later success followed.
+    pub refused: Option<Refused>,
+    /// Limit and quota headers of the last answer that had any.
+    pub limit_headers: BTreeMap<String, String>,
+    /// The budget that ended it.
+    pub exhausted: Option<Exhausted>,
+}
+
+impl Evidence {
+    /// The reading that an attempt without a result should carry: a failure that the backend ended
+    /// on, if it is one of the backend's making.
+    #[must_use]
+    pub fn verdict(&self) -> Option<&Classification> {
+        self.failure.as_ref().filter(|c| !matches!(c.outcome, Outcome::Success))
+    }
+}
+
+/// The evidence while it is being gathered.
+#[derive(Debug)]
+pub(super) struct Book {
+    state: Mutex<State>,
+    exhausted: CancellationToken,
+    cost_per_mtok: f64,
+    allowance: Allowance,
+    deadline: Instant,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    evidence: Evidence,
+    refusals: u32,
+    /// Tokens counted against the budget: reported, else estimated.
+    tokens: u64,
+}
+
+impl Book {
+    pub(super) fn new(pool: &Pool, allowance: Allowance, now: Instant) -> Self {
+        Self {
+            state: Mutex::new(State::default()),
+            exhausted: CancellationToken::new(),
+            cost_per_mtok: pool.cost_per_mtok.unwrap_or(0.0),
+            allowance,
+            deadline: now + allowance.time,
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn evidence(&self) -> Evidence {
+        self.state().evidence.clone()
+    }
+
+    pub(super) fn exhausted(&self) -> CancellationToken {
+        self.exhausted.clone()
+    }
+
+    /// The time that is left.
+    pub(super) fn remaining(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+
+    /// Takes one request from the budget.
+    pub(super) fn spend_request(&self) -> Result<(), Exhausted> {
+        let mut state = self.state();
+        let over = if self.remaining().is_zero() {
+            Some(Exhausted::Time)
+        } else if state.evidence.usage.requests >= self.allowance.requests {
+            Some(Exhausted::Requests)
+        } else if state.tokens >= self.allowance.tokens {
+            Some(Exhausted::Tokens)
+        } else {
+            None
+        };
+        if let Some(over) = over {
+            self.end(&mut state, over);
+            return Err(over);
+        }
+        state.evidence.usage.requests += 1;
+        Ok(())
+    }
+
+    fn end(&self, state: &mut State, over: Exhausted) {
+        state.evidence.exhausted.get_or_insert(over);
+        self.exhausted.cancel();
+    }
+
+    /// The meters had no room; the request was not sent.
+    pub(super) fn refused(&self, refused: Refused) {
+        let mut state = self.state();
+        state.evidence.usage.requests = state.evidence.usage.requests.saturating_sub(1);
+        state.evidence.refused = Some(refused);
+        state.refusals += 1;
+        if state.refusals >= MAX_REFUSALS {
+            self.end(&mut state, Exhausted::Refusals);
+        }
+    }
+
+    pub(super) fn failed(&self, reading: Classification) {
+        let mut state = self.state();
+        state.evidence.failures += 1;
+        state.evidence.failure = Some(reading);
+    }
+
+    /// An answer without an error is over.
+    pub(super) fn succeeded(&self) {
+        let mut state = self.state();
+        state.evidence.successes += 1;
+        state.evidence.failure = None;
+        state.evidence.refused = None;
+    }
+
+    /// Counts what an exchange used; `estimate` stands in where nothing was reported.
+    pub(super) fn count(&self, seen: &Seen, model: Option<String>, estimate: u64) {
+        let mut state = self.state();
+        if model.is_some() {
+            state.evidence.model_seen = model;
+        }
+        let limits: BTreeMap<String, String> = seen
+            .headers
+            .iter()
+            .filter(|(name, _)| is_limit(name))
+            .map(|(n, v)| (n.clone(), v.clone()))
+            .collect();
+        if !limits.is_empty() {
+            state.evidence.limit_headers = limits;
+        }
+        match seen.usage {
+            Some((input, output)) => {
+                let usage = &mut state.evidence.usage;
+                usage.input_tokens += input;
+                usage.output_tokens += output;
+                usage.cost_usd += (input + output) as f64 * self.cost_per_mtok / 1e6;
+                state.tokens += input + output;
+            }
+            None if seen.status.is_some_and(|s| s < 400) => state.tokens += estimate,
+            None => {}
+        }
+        if state.tokens >= self.allowance.tokens {
+            self.end(&mut state, Exhausted::Tokens);
+        }
+    }
+}
+
+/// Headers in which backends speak of limits.
+fn is_limit(name: &str) -> bool {
+    name.contains("ratelimit")
+        || name.contains("rate-limit")
+        || name.contains("quota")
+        || name.starts_with("retry-after")
+}
