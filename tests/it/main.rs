@@ -1,12 +1,13 @@
 //! Integration tests, one binary (linking is what costs): one module per user story.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panic")]
 
+mod architecture;
 mod attempts;
 mod classify;
 mod config;
-mod gateway;
 mod ledger;
 mod local_forge;
+mod packaging;
 mod plan;
 mod scheduling;
 mod store;
