@@ -1,0 +1,377 @@
+//! Fetching from and pushing to a remote, by the git program.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use base64::Engine as _;
+use secrecy::{ExposeSecret, SecretString};
+
+use super::program::hide_userinfo;
+use super::{GitError, Oid, Program, Repo, parse_oid};
+
+/// The longest that one remote operation may take. A clone of a large repository over a slow line
+/// is minutes; a dead connection must not eat a job.
+const DEADLINE: Duration = Duration::from_secs(600);
+
+/// A place to fetch from and push to.
+#[derive(Debug, Clone)]
+pub struct Remote {
+    url: String,
+    header: Option<SecretString>,
+}
+
+/// What a ref must be for an update to happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expect {
+    /// It is not there.
+    Absent,
+    /// It points to this.
+    At(Oid),
+    /// Whatever it is: a forced update.
+    Any,
+}
+
+/// One ref to write on a remote.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefUpdate {
+    /// Full name.
+    pub name: String,
+    /// `None` deletes it.
+    pub new: Option<Oid>,
+    /// What it must be.
+    pub expected: Expect,
+}
+
+/// One ref that the remote did not update.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejection {
+    /// Full name.
+    pub name: String,
+    /// The remote's words, e.g. `stale info` when somebody else was first.
+    pub reason: String,
+}
+
+/// How a push ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PushResult {
+    /// Every ref is as asked.
+    Done,
+    /// These refs were refused. Of an atomic push nothing at all was written.
+    Rejected(Vec<Rejection>),
+}
+
+impl Remote {
+    /// A path, or an `https`, `http`, `ssh` or `file` address. A user and password inside the
+    /// address are taken out of it and sent as a header. `header` is a whole `Authorization: ...`
+    /// line.
+    ///
+    /// # Errors
+    /// [`GitError::Invalid`] for what git could read as an option or a helper program.
+    pub fn new(url: &str, header: Option<SecretString>) -> Result<Self, GitError> {
+        let invalid = || GitError::Invalid { what: format!("remote '{}'", hide_userinfo(url)) };
+        // `<name>::<address>` starts the helper program `git-remote-<name>`.
+        let helper = url
+            .split_once("::")
+            .is_some_and(|(name, _)| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-'));
+        if url.is_empty() || url.starts_with('-') || helper || url.contains(['\n', '\0']) {
+            return Err(invalid());
+        }
+        let Some((scheme, rest)) = url.split_once("://") else {
+            return Ok(Self { url: url.to_owned(), header });
+        };
+        if !matches!(scheme, "https" | "http" | "ssh" | "file") {
+            return Err(invalid());
+        }
+        let end = rest.find('/').unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(end);
+        match authority.rsplit_once('@') {
+            Some((user, host)) if scheme.starts_with("http") => {
+                let decoded = percent_encoding::percent_decode_str(user).collect::<Vec<u8>>();
+                let basic = base64::engine::general_purpose::STANDARD.encode(decoded);
+                let header = header
+                    .unwrap_or_else(|| SecretString::from(format!("Authorization: Basic {basic}")));
+                Ok(Self { url: format!("{scheme}://{host}{path}"), header: Some(header) })
+            }
+            _ => Ok(Self { url: url.to_owned(), header }),
+        }
+    }
+
+    /// The header that GitHub takes from a token of any kind, for [`Remote::new`].
+    #[must_use]
+    pub fn token_header(token: &SecretString) -> SecretString {
+        let pair = format!("x-access-token:{}", token.expose_secret());
+        let basic = base64::engine::general_purpose::STANDARD.encode(pair);
+        SecretString::from(format!("Authorization: Basic {basic}"))
+    }
+
+    /// The address, without credentials.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    fn call(&self, repo: &Repo, subcommand: &str) -> Program {
+        let program = repo.program(subcommand);
+        match (&self.header, self.url.starts_with("http")) {
+            (Some(header), true) => program.secret_setting(
+                format!("http.{}.extraHeader", origin(&self.url)),
+                header.expose_secret().to_owned(),
+            ),
+            _ => program,
+        }
+    }
+
+    fn failure(&self, what: String, code: i32, stderr: String) -> GitError {
+        let url = hide_userinfo(&self.url);
+        match classify(&stderr) {
+            Cause::Auth => GitError::Auth { what, url, stderr },
+            Cause::Network => GitError::Network { what, url, stderr },
+            Cause::Other => GitError::Failed { what, code, stderr },
+        }
+    }
+
+    fn run(&self, program: Program) -> Result<Vec<u8>, GitError> {
+        let (output, what, stderr) = program.output(Some(DEADLINE))?;
+        if output.status.success() {
+            return Ok(output.stdout);
+        }
+        Err(self.failure(what, output.status.code().unwrap_or(-1), stderr))
+    }
+
+    /// Fetches `refspecs` (or single object ids) into `repo`. No tags, no submodules.
+    ///
+    /// # Errors
+    /// By cause; see [`GitError`].
+    pub fn fetch(&self, repo: &Repo, refspecs: &[&str]) -> Result<(), GitError> {
+        let program = self
+            .call(repo, "fetch")
+            .args([
+                "--quiet",
+                "--no-tags",
+                "--no-write-fetch-head",
+                "--no-recurse-submodules",
+                "--",
+            ])
+            .arg(&self.url)
+            .args(refspecs);
+        self.run(program).map(drop)
+    }
+
+    /// The remote's refs that match `patterns` (all of them when empty), by full name.
+    ///
+    /// # Errors
+    /// By cause; see [`GitError`].
+    pub fn ls_remote(
+        &self,
+        repo: &Repo,
+        patterns: &[&str],
+    ) -> Result<BTreeMap<String, Oid>, GitError> {
+        let program =
+            self.call(repo, "ls-remote").args(["--quiet", "--"]).arg(&self.url).args(patterns);
+        let out = self.run(program)?;
+        String::from_utf8_lossy(&out)
+            .lines()
+            .filter_map(|line| line.split_once('\t'))
+            .filter(|(_, name)| !name.ends_with("^{}"))
+            .map(|(id, name)| Ok((name.to_owned(), parse_oid(id)?)))
+            .collect()
+    }
+
+    /// The remote's default branch as a full ref name, where it says.
+    ///
+    /// # Errors
+    /// By cause; see [`GitError`].
+    pub fn default_branch(&self, repo: &Repo) -> Result<Option<String>, GitError> {
+        let program = self
+            .call(repo, "ls-remote")
+            .args(["--quiet", "--symref", "--"])
+            .arg(&self.url)
+            .arg("HEAD");
+        let out = self.run(program)?;
+        let text = String::from_utf8_lossy(&out);
+        Ok(text
+            .lines()
+            .find_map(|line| line.strip_prefix("ref: ")?.strip_suffix("\tHEAD").map(str::to_owned)))
+    }
+
+    /// Writes refs by compare-and-swap; with `atomic` all or none.
+    ///
+    /// # Errors
+    /// By cause; see [`GitError`]. A lost race is not an error but [`PushResult::Rejected`].
+    pub fn push(
+        &self,
+        repo: &Repo,
+        updates: &[RefUpdate],
+        atomic: bool,
+    ) -> Result<PushResult, GitError> {
+        if updates.is_empty() {
+            return Ok(PushResult::Done);
+        }
+        let mut program =
+            self.call(repo, "push").args(["--porcelain", "--no-verify", "--no-follow-tags"]);
+        if atomic {
+            program = program.arg("--atomic");
+        }
+        let mut refspecs = Vec::with_capacity(updates.len());
+        for RefUpdate { name, new, expected } in updates {
+            if !name.starts_with("refs/") || name.contains([':', ' ', '*', '\n']) {
+                return Err(GitError::Invalid {
+                    what: format!("ref name '{}'", name.escape_debug()),
+                });
+            }
+            let source = new.map(|id| id.to_string()).unwrap_or_default();
+            match expected {
+                Expect::Absent => program = program.arg(format!("--force-with-lease={name}:")),
+                Expect::At(id) => program = program.arg(format!("--force-with-lease={name}:{id}")),
+                Expect::Any => {}
+            }
+            let force = if *expected == Expect::Any { "+" } else { "" };
+            refspecs.push(format!("{force}{source}:{name}"));
+        }
+        let program = program.arg("--").arg(&self.url).args(refspecs);
+        let (output, what, stderr) = program.output(Some(DEADLINE))?;
+        let rejected = rejections(&String::from_utf8_lossy(&output.stdout));
+        if !rejected.is_empty() {
+            if classify(&stderr) == Cause::Auth {
+                return Err(self.failure(what, output.status.code().unwrap_or(-1), stderr));
+            }
+            return Ok(PushResult::Rejected(rejected));
+        }
+        if output.status.success() {
+            return Ok(PushResult::Done);
+        }
+        Err(self.failure(what, output.status.code().unwrap_or(-1), stderr))
+    }
+}
+
+/// `scheme://host:port/` of an address: the narrowest that a header may be bound to and still
+/// follow a renamed repository.
+fn origin(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("https", url));
+    let host = rest.split('/').next().unwrap_or(rest);
+    format!("{scheme}://{host}/")
+}
+
+/// The `!` lines of `git push --porcelain`: flag, `from:to`, summary with the reason in brackets.
+fn rejections(stdout: &str) -> Vec<Rejection> {
+    stdout
+        .lines()
+        .filter_map(|line| {
+            let mut fields = line.strip_prefix("!\t")?.splitn(2, '\t');
+            let name = fields.next()?.rsplit_once(':')?.1.to_owned();
+            let summary = fields.next().unwrap_or_default();
+            let reason = match (summary.rfind('('), summary.ends_with(')')) {
+                (Some(open), true) => &summary[open + 1..summary.len() - 1],
+                _ => summary,
+            };
+            Some(Rejection { name, reason: reason.to_owned() })
+        })
+        .collect()
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Cause {
+    Auth,
+    Network,
+    Other,
+}
+
+/// Reads git's own (C locale) messages, those of curl's errors and of ssh.
+fn classify(stderr: &str) -> Cause {
+    const AUTH: &[&str] = &[
+        "Authentication failed",
+        "could not read Username",
+        "could not read Password",
+        "Permission denied",
+        "Permission to ",
+        "Write access to repository not granted",
+        "Invalid username or",
+        "The requested URL returned error: 401",
+        "The requested URL returned error: 403",
+        "Resource not accessible by integration",
+        "refusing to allow",
+        "Host key verification failed",
+    ];
+    const NETWORK: &[&str] = &[
+        "Could not resolve host",
+        "Failed to connect",
+        "Connection refused",
+        "Connection reset",
+        "Connection timed out",
+        "Operation timed out",
+        "Operation too slow",
+        "Empty reply from server",
+        "The requested URL returned error: 429",
+        "The requested URL returned error: 5",
+        "RPC failed",
+        "early EOF",
+        "the remote end hung up unexpectedly",
+        "SSL_ERROR",
+        "gnutls_handshake",
+        "Couldn't connect to server",
+        "Network is unreachable",
+    ];
+    if AUTH.iter().any(|sign| stderr.contains(sign)) {
+        Cause::Auth
+    } else if NETWORK.iter().any(|sign| stderr.contains(sign)) {
+        Cause::Network
+    } else {
+        Cause::Other
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use secrecy::ExposeSecret;
+
+    use super::{Cause, Rejection, Remote, classify, origin, rejections};
+
+    #[test]
+    fn porcelain_rejections() {
+        let out = "To /r.git\n!\tabc:refs/heads/x\t[rejected] (stale info)\n*\tabc:refs/heads/y\t[new branch]\n!\t:refs/heads/z\t[remote rejected] (pre-receive hook declined)\nDone\n";
+        assert_eq!(
+            rejections(out),
+            [
+                Rejection { name: "refs/heads/x".into(), reason: "stale info".into() },
+                Rejection {
+                    name: "refs/heads/z".into(),
+                    reason: "pre-receive hook declined".into()
+                },
+            ]
+        );
+    }
+
+    #[test]
+    fn credentials_leave_the_address() {
+        let remote = Remote::new("https://me:p%40ss@h.example:8443/a/b.git", None).unwrap();
+        assert_eq!(remote.url(), "https://h.example:8443/a/b.git");
+        assert_eq!(remote.header.unwrap().expose_secret(), "Authorization: Basic bWU6cEBzcw==");
+        assert_eq!(origin("https://h.example:8443/a/b.git"), "https://h.example:8443/");
+    }
+
+    #[test]
+    fn helper_programs_and_options_are_no_remotes() {
+        for bad in ["--upload-pack=x", "ext::sh -c x", "foo::https://h/", "ftp://h/", ""] {
+            assert!(Remote::new(bad, None).is_err(), "{bad}");
+        }
+        assert!(Remote::new("/srv/git/r.git", None).is_ok());
+        assert!(Remote::new("git@h.example:o/r.git", None).is_ok());
+    }
+
+    #[test]
+    fn causes() {
+        assert_eq!(
+            classify("fatal: unable to access 'http://h/': The requested URL returned error: 403"),
+            Cause::Auth
+        );
+        assert_eq!(
+            classify("fatal: unable to access 'http://h/': Could not resolve host: h"),
+            Cause::Network
+        );
+        assert_eq!(
+            classify("fatal: unable to access 'http://h/': The requested URL returned error: 503"),
+            Cause::Network
+        );
+        assert_eq!(classify("fatal: couldn't find remote ref x"), Cause::Other);
+    }
+}

@@ -1,0 +1,174 @@
+//! One child from start to end.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use tokio::io::AsyncWriteExt;
+use tokio::process::{Child, Command};
+use tokio::task::JoinHandle;
+
+use super::capture::{HeadTail, read};
+use super::group::{Family, MARKER};
+use super::{Captured, DiskWatch, Ended, ProcessError, Spec, Status, disk};
+
+/// How long output is still awaited after the child has ended: what it wrote is in the pipe, and
+/// only a process that it left behind can keep the pipe open.
+const DRAIN: Duration = Duration::from_millis(250);
+
+/// How often the watched folders are measured.
+const DISK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Runs a child to its end, whatever ends it. When the future is dropped the child and all that it
+/// started are killed.
+///
+/// # Errors
+/// Only when the child can't be started; every end of a started child is an [`Ended`].
+pub async fn run(spec: Spec) -> Result<Ended, ProcessError> {
+    let started = Instant::now();
+    let marker = format!("{:016x}", fastrand::u64(..));
+    let mut child = start(&spec, &marker)?;
+    let mut family = Family::new(child.id().unwrap_or(u32::MAX), &marker);
+
+    if let (Some(mut pipe), Some(bytes)) = (child.stdin.take(), spec.stdin) {
+        tokio::spawn(async move {
+            // A child that does not read its input is fine.
+            let _ = pipe.write_all(&bytes).await;
+        });
+    }
+    let stdout = Stream::of(child.stdout.take(), spec.output_cap);
+    let stderr = Stream::of(child.stderr.take(), spec.output_cap);
+
+    let ended = tokio::select! {
+        status = child.wait() => Ok(status),
+        () = tokio::time::sleep(spec.deadline) => Err(Status::TimedOut),
+        () = spec.cancel.cancelled() => Err(Status::Cancelled),
+        () = over_disk(spec.disk) => Err(Status::OverDisk),
+    };
+    let (status, stopped) = match ended {
+        Ok(status) => (status.map_or(Status::Exited(-1), status_of), false),
+        Err(status) => {
+            family.signal(Signal::SIGTERM);
+            let _ = tokio::time::timeout(spec.grace, child.wait()).await;
+            family.signal(Signal::SIGKILL);
+            let _ = tokio::time::timeout(Duration::from_secs(5), child.wait()).await;
+            (status, true)
+        }
+    };
+    // First the output, then the sweep: a healthy child has closed its streams by now.
+    let quiet = tokio::time::timeout(DRAIN, async {
+        stdout.ended().await;
+        stderr.ended().await;
+    });
+    let _ = quiet.await;
+    let (family, leftover) = tokio::task::spawn_blocking(move || {
+        let mut family = family;
+        let leftover = family.sweep();
+        (family, leftover)
+    })
+    .await
+    .map_or((None, true), |(family, leftover)| (Some(family), leftover));
+    drop(family);
+    Ok(Ended {
+        status,
+        stdout: stdout.finish().await,
+        stderr: stderr.finish().await,
+        elapsed: started.elapsed(),
+        leftover_killed: leftover && !stopped,
+    })
+}
+
+fn start(spec: &Spec, marker: &str) -> Result<Child, ProcessError> {
+    let argv = spec.walls.wrap(&spec.argv);
+    let (program, args) = argv.split_first().ok_or(ProcessError::Empty)?;
+    let mut command = Command::new(program);
+    command
+        .args(args)
+        .env_clear()
+        .envs(&spec.env)
+        .env(MARKER, marker)
+        .current_dir(&spec.cwd)
+        .stdin(if spec.stdin.is_some() { Stdio::piped() } else { Stdio::null() })
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true);
+    command.spawn().map_err(|source| {
+        let program =
+            spec.argv.first().map(|p| p.to_string_lossy().into_owned()).unwrap_or_default();
+        let path = spec.env.get(std::ffi::OsStr::new("PATH"));
+        if source.kind() == std::io::ErrorKind::NotFound && spec.cwd.is_dir() {
+            let path = path.map(|p| p.to_string_lossy().into_owned()).unwrap_or_default();
+            ProcessError::NotFound { program, path }
+        } else {
+            ProcessError::Spawn { program, source }
+        }
+    })
+}
+
+fn status_of(status: ExitStatus) -> Status {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => Status::Exited(code),
+        (None, signal) => Status::Signalled(signal.unwrap_or(0)),
+    }
+}
+
+/// Returns when the watched folders have outgrown their cap; never without a watch.
+async fn over_disk(watch: Option<DiskWatch>) {
+    let Some(DiskWatch { folders, growth }) = watch else {
+        return std::future::pending().await;
+    };
+    let folders = Arc::new(folders);
+    let measure = || {
+        let folders = Arc::clone(&folders);
+        async move { tokio::task::spawn_blocking(move || disk::usage(&folders)).await.unwrap_or(0) }
+    };
+    let cap = measure().await.saturating_add(growth);
+    loop {
+        tokio::time::sleep(DISK_INTERVAL).await;
+        if measure().await > cap {
+            return;
+        }
+    }
+}
+
+/// One output stream being read.
+struct Stream {
+    kept: Arc<Mutex<HeadTail>>,
+    task: JoinHandle<()>,
+}
+
+impl Stream {
+    fn of(pipe: Option<impl tokio::io::AsyncRead + Unpin + Send + 'static>, cap: usize) -> Self {
+        let kept = Arc::new(Mutex::new(HeadTail::new(cap)));
+        let into = Arc::clone(&kept);
+        let task = tokio::spawn(async move {
+            if let Some(pipe) = pipe {
+                read(pipe, into).await;
+            }
+        });
+        Self { kept, task }
+    }
+
+    async fn ended(&self) {
+        while !self.task.is_finished() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// What there is. A reader that still waits (for a process that could not be killed) is left.
+    async fn finish(mut self) -> Captured {
+        if tokio::time::timeout(DRAIN, &mut self.task).await.is_err() {
+            self.task.abort();
+        }
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).finish()
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
