@@ -1,8 +1,22 @@
 //! Process entry.
 
+use std::io::Write;
 use std::process::ExitCode;
 
+use overhaul::process::{SANDBOX_SUBCOMMAND, enter};
+
+fn main() -> ExitCode {
+    let mut args = std::env::args_os().skip(1).peekable();
+    // Before there is a runtime: this process limits itself and becomes another program.
+    if args.next_if(|arg| arg == SANDBOX_SUBCOMMAND).is_some() {
+        let (code, message) = enter(args);
+        let _ = writeln!(std::io::stderr(), "overhaul: {message}");
+        return code;
+    }
+    run()
+}
+
 #[tokio::main]
-async fn main() -> ExitCode {
+async fn run() -> ExitCode {
     overhaul::cli::main().await
 }

@@ -301,11 +301,10 @@ impl Repo {
                     Expect::Absent => self.find_ref(name)?.is_some(),
                     Expect::At(id) => self.find_ref(name)? != Some(id),
                 };
-                let class = error;
-                if moved || class.classify().is_conflict() {
+                if moved || error.classify().is_conflict() {
                     return Ok(false);
                 }
-                Err(GitError::gix(format!("writing {name}"), class))
+                Err(GitError::gix(format!("writing {name}"), error))
             }
         }
     }

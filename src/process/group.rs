@@ -46,10 +46,10 @@ impl Family {
     pub(super) fn sweep(&mut self) -> bool {
         let mut found = false;
         for round in 0..ROUNDS {
-            let group = match killpg(self.group, Signal::SIGKILL) {
-                Ok(()) => self.group_alive(),
-                Err(_) => false,
-            };
+            let group = self.group_alive();
+            if group {
+                let _ = killpg(self.group, Signal::SIGKILL);
+            }
             let strays = self.strays();
             for pid in &strays {
                 let _ = kill(Pid::from_raw(*pid), Signal::SIGKILL);

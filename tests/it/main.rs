@@ -9,6 +9,8 @@ mod ledger;
 mod local_forge;
 mod packaging;
 mod plan;
+mod process;
 mod scheduling;
 mod store;
 mod tool_loop;
+mod workspace;
