@@ -1,15 +1,17 @@
 //! Pools at work: one file or folder per provider, and the rules that classify their failures.
 
 pub mod classify;
+pub mod command;
+mod factory;
 pub mod gateway;
 pub mod openai;
 pub mod prompt;
 pub mod redact;
 pub mod result;
 pub mod scripted;
-mod stub_classify;
 #[cfg(test)]
 pub(crate) mod testing;
 mod worker;
 
+pub use factory::{Surroundings, WorkerError, worker_for};
 pub use worker::{Attempt, Blocked, WorkReport, Worker, WorkerResult};

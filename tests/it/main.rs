@@ -4,7 +4,9 @@
 mod architecture;
 mod attempts;
 mod classify;
+mod command_workers;
 mod config;
+mod gateway;
 mod ledger;
 mod local_forge;
 mod packaging;

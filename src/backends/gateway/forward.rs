@@ -21,8 +21,8 @@ use super::admission::{Admission, Permit, Refused, Seen};
 use super::evidence::{Book, Exhausted};
 use super::tap::Tap;
 use super::{Upstream, same};
+use crate::backends::classify::classify_http;
 use crate::backends::openai::{EndpointError, chain, plain_headers, reading};
-use crate::backends::stub_classify::classify_http;
 use crate::model::{Classification, Outcome};
 
 /// Longest error body that is kept and passed on, in bytes.
@@ -330,7 +330,12 @@ impl Exchange {
         self.tap.end();
         self.finished = true;
         if let Some((status, body)) = self.tap.error.take() {
-            self.failure = Some(self.classify(status.or(self.seen.status), &body));
+            // One event of a stream stands for itself.
+            let mut headers = self.seen.headers.clone();
+            headers.insert(CONTENT_TYPE.to_string(), "application/json".to_owned());
+            let status = status.or(self.seen.status);
+            let reading = classify_http(&self.backend, status, &headers, &body, Timestamp::now());
+            self.failure = Some(reading);
         } else if !self.tap.complete && self.failure.is_none() {
             let what =
                 format!("the answer ended after {} bytes without being complete", self.tap.bytes);

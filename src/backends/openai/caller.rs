@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::client::{CallError, Client};
 use super::wire::Completion;
-use crate::backends::stub_classify::classify_http;
+use crate::backends::classify::classify_http;
 use crate::model::{Classification, Outcome, Pool, Usage};
 
 /// A stated reset up to this is waited for inside the attempt, seconds.

@@ -227,11 +227,13 @@ fn refuse_hidden(
     headers: &BTreeMap<String, String>,
 ) -> Result<(), CallError> {
     match hidden_error(json) {
-        Some(error) => Err(CallError::Http {
-            status: Some(error.status.unwrap_or(status)),
-            headers: headers.clone(),
-            body: error.body,
-        }),
+        Some(error) => {
+            // The body is one event of a stream now, no longer the stream.
+            let mut headers = headers.clone();
+            headers.insert(CONTENT_TYPE.to_string(), "application/json".to_owned());
+            let status = Some(error.status.unwrap_or(status));
+            Err(CallError::Http { status, headers, body: error.body })
+        }
         None => Ok(()),
     }
 }

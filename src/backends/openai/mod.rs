@@ -26,7 +26,7 @@ pub(super) use caller::reading;
 pub use client::EndpointError;
 pub(crate) use client::{chain, http_client, plain_headers};
 pub use dialect::Dialect;
-pub use verify::{Verified, VerifyRunner};
+pub use verify::{ProcessVerify, Verified, VerifyRunner};
 pub(super) use wire::hidden_error;
 
 use self::caller::{Budget, Caller};

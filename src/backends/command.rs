@@ -1,0 +1,340 @@
+//! `subprocess-template` and `worker-command`: configured programs as workers.
+//!
+//! The program is an argv; what comes from outside is put into single arguments and never meets a
+//! shell. It sees the variables that the configuration names and no others.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::io::{ErrorKind, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use secrecy::{ExposeSecret as _, SecretString};
+
+use super::classify::classify_cli;
+use super::prompt::{self, Finish};
+use super::redact::Redactor;
+use super::result::{self, ResultError};
+use super::{Attempt, WorkReport, Worker, WorkerResult};
+use crate::config::fill;
+use crate::model::{Classification, Outcome, ScopeEntry, Usage};
+use crate::planning::scope;
+use crate::process::{self, Captured, DiskWatch, Ended, Spec, Status, Walls};
+
+/// Bytes kept of each output stream.
+const OUTPUT_CAP: usize = 1 << 20;
+/// Longest log in a report, in characters.
+const MAX_LOG: usize = 60_000;
+/// Longest detail in a report, in characters.
+const MAX_DETAIL: usize = 2_000;
+
+/// What the program is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommandKind {
+    /// An agent: it gets a prompt and owes a result.
+    Template,
+    /// A plain fixer: ending with 0 claims every finding, unless it leaves a result file. Our own
+    /// checks decide, as for every claim.
+    Plain,
+}
+
+/// A configured program.
+#[derive(Debug, Clone)]
+pub struct CommandSettings {
+    /// What it is.
+    pub kind: CommandKind,
+    /// Program and arguments with the placeholders `{prompt-file}`, `{result-file}`, `{workdir}`,
+    /// `{node}`, and `{paths}` as an argument of its own: one argument for each path.
+    pub argv: Vec<String>,
+    /// The variables that it may see, with their values.
+    pub env: BTreeMap<String, SecretString>,
+    /// Name of the backend for the classification rules.
+    pub backend: String,
+    /// Kernel limits.
+    pub walls: Walls,
+    /// Bytes that worktree and home may grow.
+    pub disk_growth: Option<u64>,
+}
+
+impl CommandSettings {
+    /// A program without variables or limits.
+    #[must_use]
+    pub fn new(kind: CommandKind, argv: Vec<String>) -> Self {
+        let backend = match kind {
+            CommandKind::Template => "subprocess-template",
+            CommandKind::Plain => "worker-command",
+        };
+        Self {
+            kind,
+            argv,
+            env: BTreeMap::new(),
+            backend: backend.to_owned(),
+            walls: Walls::default(),
+            disk_growth: None,
+        }
+    }
+}
+
+/// The worker.
+#[derive(Debug)]
+pub struct CommandWorker {
+    settings: CommandSettings,
+    redactor: Redactor,
+}
+
+impl CommandWorker {
+    /// Takes the settings.
+    #[must_use]
+    pub fn new(settings: CommandSettings) -> Self {
+        let secrets = settings.env.iter().filter(|(name, value)| is_secret(name, value));
+        let redactor = Redactor::new(secrets.map(|(_, value)| value.clone()));
+        Self { settings, redactor }
+    }
+
+    fn spec(&self, attempt: &Attempt, files: &Files) -> Result<Spec, std::io::Error> {
+        let (prompt_file, result_file) = (text(&files.prompt), text(&files.result));
+        let workdir = text(&attempt.workdir);
+        let argv = fill(
+            &self.settings.argv,
+            &paths(attempt),
+            &[
+                ("prompt-file", &prompt_file),
+                ("result-file", &result_file),
+                ("workdir", &workdir),
+                ("node", attempt.node.id.as_str()),
+            ],
+        );
+        let finish = Finish::File(result_file.clone());
+        let prompt = prompt::render(attempt, &finish).single();
+        std::fs::create_dir_all(attempt.home.join("tmp"))?;
+        std::fs::write(&files.prompt, &prompt)?;
+        // A result of an earlier turn must not count for this one.
+        match std::fs::remove_file(&files.result) {
+            Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+        let mut spec = Spec::new(argv, &attempt.workdir);
+        spec.env = process::base_env(&attempt.home, &search_path());
+        let own = [
+            ("OVERHAUL_NODE", attempt.node.id.as_str()),
+            ("OVERHAUL_PROMPT_FILE", &prompt_file),
+            ("OVERHAUL_RESULT_FILE", &result_file),
+        ];
+        spec.env.extend(own.map(|(name, value)| (OsString::from(name), OsString::from(value))));
+        let named = self.settings.env.iter();
+        spec.env.extend(named.map(|(n, v)| (OsString::from(n), OsString::from(v.expose_secret()))));
+        if self.settings.kind == CommandKind::Template
+            && !self.settings.argv.iter().any(|a| a.contains("{prompt-file}"))
+        {
+            spec.stdin = Some(prompt.into_bytes());
+        }
+        spec.deadline = attempt.deadline;
+        spec.output_cap = OUTPUT_CAP;
+        spec.walls = self.settings.walls.clone();
+        let folders = vec![attempt.workdir.clone(), attempt.home.clone()];
+        spec.disk = self.settings.disk_growth.map(|growth| DiskWatch { folders, growth });
+        spec.cancel = attempt.cancel.clone();
+        Ok(spec)
+    }
+
+    fn judge(&self, attempt: &Attempt, files: &Files, ended: &Ended) -> WorkReport {
+        let (stdout, stderr) = (lossy(&ended.stdout), lossy(&ended.stderr));
+        let command = self.settings.argv.first().map_or("", String::as_str);
+        let log = format!("$ {command} ...\n{stdout}\n{stderr}\n{:?}\n", ended.status);
+        let of = |outcome, detail: String| self.report(outcome, None, None, &detail, &log);
+        match ended.status {
+            Status::TimedOut => {
+                let seconds = attempt.deadline.as_secs();
+                return of(Outcome::Timeout, format!("the attempt's {seconds} s are over"));
+            }
+            Status::Cancelled => {
+                return of(Outcome::Timeout, "stopped because the cycle ends".to_owned());
+            }
+            Status::OverDisk => {
+                return of(Outcome::Error, format!("`{command}` wrote more than its disk cap"));
+            }
+            Status::Exited(_) | Status::Signalled(_) => {}
+        }
+        let result = self.result(attempt, files, &stdout);
+        let failed = !ended.status.success();
+        // A result wins over any text about limits, but a plain command must say 0.
+        if let Ok(result) = &result
+            && !(failed && self.settings.kind == CommandKind::Plain)
+        {
+            return self.report(Outcome::Success, Some(result.clone()), None, &result.summary, &log);
+        }
+        let code = match ended.status {
+            Status::Exited(code) => Some(code),
+            _ => None,
+        };
+        let backend = &self.settings.backend;
+        let reading = classify_cli(backend, code, &stdout, &stderr, Timestamp::now());
+        if failed {
+            let tail = last_lines(if stderr.trim().is_empty() { &stdout } else { &stderr });
+            let detail = format!("`{command}` ended with {}: {tail}", ending(ended.status));
+            let outcome = match reading.outcome {
+                // It ended by itself without success, whatever a rule makes of its text.
+                Outcome::Success | Outcome::InvalidResult => Outcome::Error,
+                other => other,
+            };
+            return self.report(outcome, None, Some(reading), &detail, &log);
+        }
+        // Ended with 0 and without a usable result: a limit if it says so, else its own fault. One
+        // that says nothing at all, or hands in something else, is told what is missing.
+        let (problem, handed_in) = match result {
+            Err(problem) => (problem.to_string(), problem != ResultError::Missing),
+            Ok(_) => (String::new(), true),
+        };
+        let silent = stdout.trim().is_empty() && stderr.trim().is_empty();
+        match reading.outcome {
+            Outcome::Success | Outcome::InvalidResult | Outcome::Error | Outcome::BadRequest => {
+                of(Outcome::InvalidResult, problem)
+            }
+            _ if silent || handed_in => of(Outcome::InvalidResult, problem),
+            outcome => {
+                let detail = format!("`{command}` gave no result: {}", reading.evidence);
+                self.report(outcome, None, Some(reading), &detail, &log)
+            }
+        }
+    }
+
+    fn result(
+        &self,
+        attempt: &Attempt,
+        files: &Files,
+        stdout: &str,
+    ) -> Result<WorkerResult, ResultError> {
+        if let Some(found) = read_result(&files.result) {
+            return result::parse_output(&found, &attempt.node);
+        }
+        match self.settings.kind {
+            CommandKind::Template => result::parse_output(stdout, &attempt.node),
+            CommandKind::Plain => Ok(WorkerResult {
+                resolved: attempt.node.findings.clone(),
+                blocked: Vec::new(),
+                summary: format!("Ran `{}`.", self.settings.argv.join(" ")),
+            }),
+        }
+    }
+
+    fn report(
+        &self,
+        outcome: Outcome,
+        result: Option<WorkerResult>,
+        classification: Option<Classification>,
+        detail: &str,
+        log: &str,
+    ) -> WorkReport {
+        let clean = |text: &str, max: usize| prompt::cut(&self.redactor.apply(text), max);
+        WorkReport {
+            outcome,
+            result: result.map(|mut r| {
+                r.summary = self.redactor.apply(&r.summary);
+                r
+            }),
+            classification: classification.map(|mut c| {
+                c.evidence = clean(&c.evidence, MAX_DETAIL);
+                c
+            }),
+            detail: clean(detail, MAX_DETAIL),
+            usage: Usage::default(),
+            model_seen: None,
+            log: clean(log, MAX_LOG),
+        }
+    }
+}
+
+#[async_trait]
+impl Worker for CommandWorker {
+    async fn work(&self, attempt: Attempt) -> WorkReport {
+        let files = Files {
+            prompt: attempt.home.join("prompt.md"),
+            result: attempt.home.join("result.json"),
+        };
+        let spec = match self.spec(&attempt, &files) {
+            Ok(spec) => spec,
+            Err(e) => {
+                let detail = format!("the worker's home could not be prepared: {e}");
+                return self.report(Outcome::Error, None, None, &detail, "");
+            }
+        };
+        match process::run(spec).await {
+            Ok(ended) => self.judge(&attempt, &files, &ended),
+            Err(e) => self.report(Outcome::Error, None, None, &e.to_string(), ""),
+        }
+    }
+}
+
+/// The files that the program and we exchange, in its home.
+struct Files {
+    prompt: PathBuf,
+    result: PathBuf,
+}
+
+/// The files of the findings that are in scope, else the paths of the scope itself. One that
+/// starts with a dash is written so that no program takes it for an option.
+fn paths(attempt: &Attempt) -> Vec<String> {
+    let writes = &attempt.node.writes;
+    let places = attempt.findings.iter().flat_map(|f| &f.places).map(|p| &p.path);
+    let mut paths: BTreeSet<&str> = places
+        .filter(|path| scope::matches(writes, path.as_str().as_bytes()))
+        .map(|path| path.as_str())
+        .collect();
+    if paths.is_empty() {
+        paths.extend(writes.iter().filter_map(|entry| match entry {
+            ScopeEntry::Path(path) | ScopeEntry::Folder(path) => Some(path.as_str()),
+            ScopeEntry::Glob(_) => None,
+        }));
+    }
+    let safe =
+        |path: &str| if path.starts_with('-') { format!("./{path}") } else { path.to_owned() };
+    paths.into_iter().map(safe).collect()
+}
+
+/// The result file's text, if there is a regular file of bounded size.
+fn read_result(path: &Path) -> Option<String> {
+    let flags = (nix::fcntl::OFlag::O_NOFOLLOW | nix::fcntl::OFlag::O_NONBLOCK).bits();
+    let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
+    if !file.metadata().ok()?.is_file() {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    file.take(result::MAX_OUTPUT as u64).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Our own search path; the one thing of our environment that every program needs.
+pub(super) fn search_path() -> OsString {
+    std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into())
+}
+
+/// Whether a variable's value must not be seen. Paths and switches are no secrets, unless the name
+/// says so.
+fn is_secret(name: &str, value: &SecretString) -> bool {
+    let name = name.to_ascii_uppercase();
+    let named = ["KEY", "TOKEN", "SECRET", "PASS", "CREDENTIAL", "AUTH"];
+    named.iter().any(|word| name.contains(word)) || !value.expose_secret().starts_with('/')
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+fn lossy(captured: &Captured) -> String {
+    String::from_utf8_lossy(&captured.bytes).into_owned()
+}
+
+fn last_lines(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().filter(|l| !l.trim().is_empty()).collect();
+    lines[lines.len().saturating_sub(12)..].join("\n")
+}
+
+fn ending(status: Status) -> String {
+    match status {
+        Status::Exited(code) => format!("exit code {code}"),
+        Status::Signalled(signal) => format!("signal {signal}"),
+        other => format!("{other:?}"),
+    }
+}

@@ -1,0 +1,114 @@
+//! From a pool's configuration to its worker.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use secrecy::SecretString;
+use url::Url;
+
+use super::Worker;
+use super::command::{CommandKind, CommandSettings, CommandWorker};
+use super::openai::{Dialect, EndpointError, OpenAiSettings, OpenAiWorker, VerifyRunner};
+use crate::config::{HeaderValue, PoolConfig, ToolMode};
+use crate::model::{PoolId, Provider};
+use crate::process::Walls;
+
+/// What a worker needs besides its pool's configuration.
+#[derive(Clone, Default)]
+pub struct Surroundings {
+    /// Runs the node's checks for the tool loop; without it, the tool is not offered.
+    pub verify: Option<Arc<dyn VerifyRunner>>,
+    /// Kernel limits for programs.
+    pub walls: Walls,
+    /// Bytes that worktree and home of a program may grow.
+    pub disk_growth: Option<u64>,
+}
+
+/// Why a pool has no worker in this process.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkerError {
+    /// A host, or a provider without a worker here.
+    #[error("pool {0} is not driven in this process")]
+    NotInProcess(PoolId),
+    /// No address.
+    #[error("pool {0} has no base-url")]
+    NoAddress(PoolId),
+    /// A variable that must be set is not.
+    #[error("pool {0} needs the environment variable {1}, which is not set or empty")]
+    NoVariable(PoolId, String),
+    /// The endpoint's settings are unusable.
+    #[error("pool {0}: {1}")]
+    Endpoint(PoolId, #[source] EndpointError),
+}
+
+/// Builds the worker of a pool. `env` looks up environment variables; no other is read.
+///
+/// # Errors
+/// When the pool is not driven in-process, or what it needs is missing.
+pub fn worker_for(
+    pool: &PoolConfig,
+    env: &dyn Fn(&str) -> Option<String>,
+    around: &Surroundings,
+) -> Result<Arc<dyn Worker>, WorkerError> {
+    match pool.provider {
+        Provider::OpenaiCompatible => openai(pool, env, around),
+        Provider::SubprocessTemplate => Ok(command(CommandKind::Template, pool, env, around)),
+        Provider::WorkerCommand => Ok(command(CommandKind::Plain, pool, env, around)),
+        Provider::Codex
+        | Provider::Opencode
+        | Provider::ClaudeWorker
+        | Provider::Agy
+        | Provider::Host => Err(WorkerError::NotInProcess(pool.pool_id())),
+    }
+}
+
+fn openai(
+    pool: &PoolConfig,
+    env: &dyn Fn(&str) -> Option<String>,
+    around: &Surroundings,
+) -> Result<Arc<dyn Worker>, WorkerError> {
+    let id = || pool.pool_id();
+    let address = pool.base_url.as_deref().ok_or_else(|| WorkerError::NoAddress(id()))?;
+    let address = Url::parse(address)
+        .map_err(|_| WorkerError::Endpoint(id(), EndpointError::Address(address.to_owned())))?;
+    let look = |name: &str| {
+        let value = env(name).map(|v| v.trim().to_owned()).filter(|v| !v.is_empty());
+        value.ok_or_else(|| WorkerError::NoVariable(id(), name.to_owned()))
+    };
+    let key = pool.key_env.as_deref().map(look).transpose()?.map(SecretString::from);
+    let mut settings = OpenAiSettings::new(address, key, pool.meter().backend);
+    settings.dialect = match pool.tools {
+        ToolMode::Auto => None,
+        ToolMode::Json => Some(Dialect::Json),
+        ToolMode::Plain => Some(Dialect::Plain),
+    };
+    for (name, value) in &pool.headers {
+        let value = match value {
+            HeaderValue::Text(text) => text.clone(),
+            HeaderValue::Env(variable) => look(variable)?,
+        };
+        settings.headers.insert(name.clone(), value.into());
+    }
+    settings.verify.clone_from(&around.verify);
+    let worker = OpenAiWorker::new(settings).map_err(|e| WorkerError::Endpoint(id(), e))?;
+    Ok(Arc::new(worker))
+}
+
+fn command(
+    kind: CommandKind,
+    pool: &PoolConfig,
+    env: &dyn Fn(&str) -> Option<String>,
+    around: &Surroundings,
+) -> Arc<dyn Worker> {
+    let mut settings = CommandSettings::new(kind, pool.command.clone());
+    let names = pool.env.iter().chain(&pool.key_env);
+    settings.env = names
+        .filter_map(|name| Some((name.clone(), SecretString::from(env(name)?))))
+        .collect::<BTreeMap<_, _>>();
+    if let Some(backend) = &pool.backend {
+        settings.backend.clone_from(backend);
+    }
+    settings.walls = around.walls.clone();
+    settings.disk_growth = around.disk_growth;
+    Arc::new(CommandWorker::new(settings))
+}
