@@ -163,7 +163,13 @@ impl CommandWorker {
         if let Ok(result) = &result
             && !(failed && self.settings.kind == CommandKind::Plain)
         {
-            return self.report(Outcome::Success, Some(result.clone()), None, &result.summary, &log);
+            return self.report(
+                Outcome::Success,
+                Some(result.clone()),
+                None,
+                &result.summary,
+                &log,
+            );
         }
         let code = match ended.status {
             Status::Exited(code) => Some(code),
