@@ -105,6 +105,8 @@ fn score(rows: &[Value]) -> Score {
         let right = outcome == expected;
         let wanted = expected_seconds(&row["expected_reset"], now, &found);
         let reset = close(found.reset_seconds, wanted)
+            // A row without the field asks for the class alone.
+            || row.get("expected_reset").is_none()
             // Without the class there is no reset to compare.
             || (!right && defensible)
             || (row["expected_reset"].is_number()
@@ -180,6 +182,8 @@ fn the_workers_own_words_decide_nothing() {
     for (exit, stdout, stderr) in [
         (0, "Done.", talk),
         (0, long.as_str(), ""),
+        (0, "Error: 429 handling was wrong; I fixed it.", ""),
+        (0, "You have a rate limit bug in src/x.ts; fixed.", ""),
         (0, "Updated retry.rs: a 429 now waits. See src/a.rs:404 and 413 files.", ""),
     ] {
         let found = classify_cli("codex-cli", Some(exit), stdout, stderr, now);
@@ -227,7 +231,7 @@ fn any_json() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
     fn nothing_panics_and_every_reset_is_sane(

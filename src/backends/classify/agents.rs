@@ -24,7 +24,7 @@ pub(super) static SENTENCES: &[Rule] = &[
     rule(
         "codex-workspace-credits",
         CreditExhausted,
-        when().says(&[r"(?:workspace|account|team|organization) is out of credits", r"quota exceeded\. check your plan and billing"]),
+        when().says(&[r"(?:workspace|account|team|organization) is out of credits", r"quota exceeded\. check your plan and billing", r"to use codex with your chatgpt plan, upgrade"]),
         "Codex CLI",
     ),
     rule(

@@ -74,7 +74,10 @@ fn whole(value: &Value) -> Answer {
     if state.seen_answer {
         return state.finish(true);
     }
-    let failing = value.get("success") == Some(&Value::Bool(false))
+    // MiniMax reports failures as a status in a 200.
+    let refused = value.pointer("/base_resp/status_code").and_then(Value::as_i64).unwrap_or(0) != 0;
+    let failing = refused
+        || value.get("success") == Some(&Value::Bool(false))
         || ["errors", "detail"].iter().any(|name| present(value, name).is_some())
         || (present(value, "message").is_some_and(Value::is_string)
             && ["code", "type", "status"].iter().any(|name| present(value, name).is_some()))

@@ -65,7 +65,7 @@ pub(super) static WORDS: &[Rule] = &[
         "content-filtered",
         ContentFiltered,
         when().says(&[
-            r"content (?:management|filtering|safety|usage) policy",
+            r"content (?:management|filtering|safety|usage) policy|contentpolicyviolation|response was filtered",
             r"(?:blocked|rejected|filtered|flagged) (?:by|due to|because of|for) .{0,60}(?:safety|policy|moderation|content)",
             r"violat(?:es|ing|e|ed) .{0,40}(?:usage guidelines|usage polic|content polic|safety polic|terms of)",
             r"prompt was blocked|response was blocked|prohibited_content",
@@ -213,7 +213,7 @@ pub(super) static WORDS: &[Rule] = &[
         when().says(&[
             r"econn(?:reset|refused|aborted)|etimedout|enotfound|eai_again|epipe|ehostunreach|und_err_",
             r"connection (?:error|reset|refused|closed|aborted|timed out|terminated|lost|failed|dropped)|connecterror|apiconnectionerror|connectionerror",
-            r"socket (?:hang up|closed)|fetch failed|failed to fetch|network (?:error|is unreachable|connection)|transport error|error sending request",
+            r"socket (?:hang up|closed)|fetch failed|typeerror: terminated|failed to fetch|network (?:error|is unreachable|connection)|transport error|error sending request",
             r"(?:request|response|read|connect|gateway|operation|job|deadline) ?(?:has )?(?:timed? ?-?out|timeout|exceeded)|\btimed out\b|timeouterror|context deadline exceeded",
             r"peer closed connection|incomplete (?:chunked read|message)|premature(?:ly)? close|unexpected (?:eof|end of)|error decoding response|broken pipe|server disconnected",
             r"stream (?:disconnected|closed|ended|interrupted|error)|(?:empty|no) (?:response|answer|output|content)|failed to parse json|invalid json response",

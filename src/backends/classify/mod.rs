@@ -144,8 +144,10 @@ pub fn classify_cli(
     }
     if exit_code == Some(0) && said == Said::NotEvents && !transcript::is_empty(stdout) {
         // An answer in prose; only a CLI's own error sentence in its place is a failure.
+        let seen = evidence(None, stdout);
         if transcript::looks_like_error(stdout)
-            && let Some(found) = decide(&evidence(None, stdout), now)
+            && in_place_of_an_answer(&seen)
+            && let Some(found) = decide(&seen, now)
         {
             return found;
         }
@@ -198,6 +200,18 @@ fn decide(seen: &Evidence, now: Timestamp) -> Option<Classification> {
         rule: rule.name.to_owned(),
         evidence: seen.shown(place),
     })
+}
+
+/// Whether prose that came with exit code 0 is a CLI's own sentence: it stands at the very start.
+fn in_place_of_an_answer(seen: &Evidence) -> bool {
+    /// A few symbols and a word may stand before it.
+    const START: usize = 40;
+    let api_error = seen.text.get(..12).is_some_and(|start| start.contains("api error"));
+    api_error
+        || RULES.iter().any(|compiled| {
+            agents::SENTENCES.iter().any(|rule| rule.name == compiled.rule.name)
+                && compiled.holds(seen).is_some_and(|place| place.start < START)
+        })
 }
 
 fn may_have_reset(outcome: Outcome) -> bool {
