@@ -2,11 +2,16 @@
 
 mod failure;
 
+mod demo;
 mod explain_comment;
 mod explain_error;
+mod next_step;
 mod plan;
+mod run_options;
 mod schema;
 mod simulate;
+mod status;
+mod steer;
 mod validate;
 
 use std::process::ExitCode;
@@ -14,6 +19,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 pub use failure::{ExitKind, Failure};
+
+use crate::cycle::Steer;
 
 /// Findings in, verified pull requests out.
 #[derive(Debug, Parser)]
@@ -25,6 +32,24 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Run one cycle: observe, grant, work, land, report.
+    NextStep(next_step::Args),
+    /// Show the run.
+    Status(status::Args),
+    /// Go on with a paused run now.
+    Resume(steer::RunOnly),
+    /// Pause the run until it is resumed.
+    Pause(steer::RunOnly),
+    /// Try a failed or rejected node again.
+    Retry(steer::WithNode),
+    /// Leave a node out.
+    Skip(steer::WithNode),
+    /// Call the run off; nothing more is started.
+    Cancel(steer::RunOnly),
+    /// Use a settled pool again.
+    Unsettle(steer::WithPool),
+    /// The whole product on this machine alone: sample repository, local forge, scripted pool.
+    Demo(demo::Args),
     /// Print the plan that findings would become; changes nothing.
     Plan(plan::Args),
     /// Predict timeline, makespan and cost of a plan on a set of pools.
@@ -64,6 +89,15 @@ pub async fn main() -> ExitCode {
 
 async fn run(cli: Cli) -> Result<(), Failure> {
     match cli.command {
+        Command::NextStep(args) => next_step::run(args).await,
+        Command::Status(args) => status::run(args).await,
+        Command::Resume(args) => steer::run(&args.run, Steer::Resume).await,
+        Command::Pause(args) => steer::run(&args.run, Steer::Pause).await,
+        Command::Retry(args) => steer::run(&args.run, Steer::Retry(args.node)).await,
+        Command::Skip(args) => steer::run(&args.run, Steer::Skip(args.node)).await,
+        Command::Cancel(args) => steer::run(&args.run, Steer::Cancel).await,
+        Command::Unsettle(args) => steer::run(&args.run, args.steer()).await,
+        Command::Demo(args) => demo::run(args).await,
         Command::Plan(args) => plan::run(args),
         Command::Simulate(args) => simulate::run(args),
         Command::Explain(Explain::Error(args)) => explain_error::run(args),

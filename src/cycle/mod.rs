@@ -1,7 +1,36 @@
 //! One `next-step` cycle: observe, grant, work, land, report.
 
+mod accept;
+mod attempt;
+mod bases;
 mod clock;
+mod close;
+mod context;
+mod drive;
+mod error;
+mod holder;
 mod journal;
+mod land;
+mod names;
+mod next_step;
+mod open;
+mod pause;
+mod pools;
+mod proof;
+mod receipt_text;
+mod reconcile;
+mod setup;
+mod status;
+mod steer;
 
 pub use clock::Clock;
+pub use close::{OUTCOMES_BLOB, state_word};
+pub use context::{BaseHead, Cycle, ReadyPool, Recheck};
+pub use error::CycleError;
 pub use journal::{Journal, JournalError, Written};
+pub use next_step::{CycleReport, Status, next_step};
+pub use open::{Given, package_scripts, policy};
+pub use pools::{Env, PoolSet};
+pub use setup::{Options, Place, default_work_root};
+pub use status::{NodeStatus, PoolStatus, RunStatus, run_status};
+pub use steer::{Steer, Steered, steer};

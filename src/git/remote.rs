@@ -1,6 +1,7 @@
 //! Fetching from and pushing to a remote, by the git program.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -93,6 +94,21 @@ impl Remote {
                 Ok(Self { url: format!("{scheme}://{host}{path}"), header: Some(header) })
             }
             _ => Ok(Self { url: url.to_owned(), header }),
+        }
+    }
+
+    /// The `origin` of a repository; the repository itself where it has none.
+    ///
+    /// # Errors
+    /// When its configuration can't be read, or the address is refused by [`Remote::new`].
+    pub fn origin_of(repository: &Path) -> Result<Self, GitError> {
+        let asked = Program::new(repository, Path::new("/dev/null"), "config")
+            .args(["--get", "remote.origin.url"])
+            .run();
+        match asked {
+            Ok(url) => Self::new(String::from_utf8_lossy(&url).trim_end(), None),
+            // Exit code 1: there is no such key.
+            Err(_) => Self::new(&repository.to_string_lossy(), None),
         }
     }
 

@@ -5,6 +5,7 @@
 
 mod finding;
 mod id;
+mod nearest;
 mod node;
 mod outcome;
 mod path;
@@ -16,6 +17,7 @@ pub use finding::{DropReason, Finding, Level, Place, Severity, content_fingerpri
 pub use id::{
     AttemptNumber, CycleId, FindingId, IdError, MeterKey, NodeId, OwnerToken, PoolId, RunId,
 };
+pub use nearest::nearest;
 pub use node::{Coverage, CoveragePlace, Node, Plan, ScopeEntry, Tier, VerifyCommand};
 pub use outcome::{Channel, Classification, Observation, Outcome};
 pub use path::{PathError, RepoPath};

@@ -1,0 +1,5 @@
+# Logging for the scripts in bin/.
+log() {
+  now=`date +%H:%M:%S`
+  echo "$now $*"
+}

@@ -1,0 +1,338 @@
+//! Judging an attempt, in an order in which each step can end it: result, tree, scope, verify,
+//! proof. Nothing the worker says is believed; everything is looked up in the tree or run by us.
+
+use super::attempt::Ticket;
+use super::context::Cycle;
+use super::error::blocking;
+use super::{CycleError, proof};
+use crate::backends::WorkReport;
+use crate::git::Oid;
+use crate::ledger::{CheckRecord, EventKind, FrictionType};
+use crate::model::{FindingId, Outcome};
+use crate::planning::scope;
+use crate::process::Status;
+use crate::workspace::{
+    self, CheckResult, ScopePolicy, Slot, TakeLimits, Violation, WorkspaceError,
+};
+
+/// What an attempt is worth.
+pub(super) enum Verdict {
+    /// Verified on this very tree.
+    Good(Good),
+    /// Nothing to change: our own check passes on the base.
+    Satisfied { evidence: String },
+    /// Not acceptable.
+    Refused(Refusal),
+}
+
+/// An acceptable attempt.
+pub(super) struct Good {
+    pub commit: Oid,
+    pub tree: Oid,
+    pub resolved: Vec<FindingId>,
+    pub touched: Vec<String>,
+    pub checks: Vec<CheckRecord>,
+    pub summary: String,
+    pub friction: Vec<EventKind>,
+}
+
+/// Why an attempt was refused.
+pub(super) struct Refusal {
+    pub outcome: Outcome,
+    pub detail: String,
+    /// The tree that is kept for people.
+    pub tree: Option<Oid>,
+    /// Whether asking the worker to correct its result may help.
+    pub repairable: bool,
+    pub friction: Vec<EventKind>,
+}
+
+impl Refusal {
+    fn new(outcome: Outcome, detail: impl Into<String>) -> Self {
+        Self { outcome, detail: detail.into(), tree: None, repairable: false, friction: Vec::new() }
+    }
+}
+
+fn refused(refusal: Refusal) -> Verdict {
+    Verdict::Refused(refusal)
+}
+
+/// The proof before money is spent: every finding of the node is checkable, and none is there.
+pub(super) async fn already_gone(
+    cycle: &Cycle,
+    ticket: &Ticket,
+    slot: &Slot,
+) -> Result<Option<String>, CycleError> {
+    let Some(rechecks) = proof::for_all(cycle, &ticket.findings) else { return Ok(None) };
+    let seen = proof::observe(cycle, &rechecks, &proof::paths_of(&ticket.findings), slot).await?;
+    Ok(match seen {
+        Ok(found) if proof::still_there(&ticket.findings, &found).is_empty() => {
+            let names: Vec<String> = rechecks.iter().map(|r| r.argv.join(" ")).collect();
+            Some(format!(
+                "`{}` no longer reports it on {}",
+                names.join("`, `"),
+                ticket.base.commit()
+            ))
+        }
+        _ => None,
+    })
+}
+
+/// Judges what the worker left in the slot.
+pub(super) async fn judge(
+    cycle: &Cycle,
+    ticket: &Ticket,
+    slot: &Slot,
+    report: &WorkReport,
+) -> Result<Verdict, CycleError> {
+    // 1. The result.
+    let result = match (&report.result, report.outcome) {
+        (Some(result), Outcome::Success) => result,
+        (_, Outcome::Success) => {
+            return Ok(refused(Refusal {
+                repairable: true,
+                ..Refusal::new(Outcome::InvalidResult, "The worker left no result.")
+            }));
+        }
+        (_, outcome) => {
+            let mut refusal = Refusal::new(outcome, report.detail.clone());
+            refusal.repairable = outcome == Outcome::InvalidResult;
+            refusal.tree = changed_tree(cycle, ticket, slot);
+            return Ok(refused(refusal));
+        }
+    };
+    let foreign: Vec<&str> = result
+        .resolved
+        .iter()
+        .chain(result.blocked.iter().map(|b| &b.finding))
+        .filter(|id| !ticket.node.findings.contains(id))
+        .map(FindingId::as_str)
+        .collect();
+    if !foreign.is_empty() {
+        let detail = format!(
+            "The result names findings that are not this node's: {}. Its findings are: {}.",
+            foreign.join(", "),
+            ticket.node.findings.iter().map(FindingId::as_str).collect::<Vec<_>>().join(", ")
+        );
+        return Ok(refused(Refusal {
+            repairable: true,
+            ..Refusal::new(Outcome::InvalidResult, detail)
+        }));
+    }
+    if result.resolved.is_empty() {
+        let reasons: Vec<String> =
+            result.blocked.iter().map(|b| format!("{}: {}", b.finding, b.reason)).collect();
+        let detail = format!("The worker resolved nothing. {}", reasons.join("; "));
+        return Ok(refused(Refusal::new(Outcome::InvalidResult, detail)));
+    }
+
+    // 2. The final tree, whatever the worker committed.
+    let base = ticket.base.commit();
+    let taken = match slot.take_tree(&take_limits(cycle)) {
+        Ok(taken) => taken,
+        Err(error @ (WorkspaceError::TooManyFiles { .. } | WorkspaceError::TooMuchData { .. })) => {
+            return Ok(refused(Refusal::new(Outcome::InvalidResult, format!("{error}."))));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let tree = taken.tree;
+    let repo = cycle.repo().clone();
+    let base_tree = blocking(move || repo.tree_of(base)).await?;
+    if tree == base_tree && taken.refused.is_empty() {
+        return unchanged(cycle, ticket, slot).await;
+    }
+    let refuse_tree = |outcome: Outcome, detail: String, friction: Vec<EventKind>| {
+        refused(Refusal { outcome, detail, tree: Some(tree), repairable: false, friction })
+    };
+
+    // 3. Write scope.
+    let policy = scope_policy(cycle, ticket);
+    let repo = cycle.repo().clone();
+    let (changes, found) = blocking(move || {
+        let found = workspace::check(&repo, base_tree, tree, &policy)?;
+        Ok::<_, WorkspaceError>((repo.diff(base_tree, tree)?, found))
+    })
+    .await?;
+    let violations: Vec<Violation> = taken.refused.into_iter().chain(found).collect();
+    if !violations.is_empty() {
+        let detail = describe_violations(&violations);
+        let friction = EventKind::Friction {
+            friction: FrictionType::ScopeViolation,
+            discriminator: ticket.node.id.to_string(),
+            text: detail.clone(),
+            remedy: "widen the node's scope by policy, or leave it to a person".to_owned(),
+        };
+        return Ok(refuse_tree(Outcome::InvalidResult, detail, vec![friction]));
+    }
+    let touched: Vec<String> =
+        changes.iter().map(|c| String::from_utf8_lossy(&c.path).into_owned()).collect();
+
+    // 4. Verify that very tree.
+    let message = commit_message(cycle, ticket, &result.resolved);
+    let (repo, at) = (cycle.repo().clone(), cycle.clock.now());
+    let commit = blocking(move || repo.commit(tree, &[base], &message, at)).await?;
+    let verified =
+        match cycle.verifier.verify(commit, base, &ticket.node.verify, &cycle.cancel).await {
+            Ok(verified) => verified,
+            Err(WorkspaceError::Cancelled) => workspace::Verified::default(),
+            // A program that is not there is the repository's business, and everybody's.
+            Err(WorkspaceError::Process(error)) => {
+                return Ok(refuse_tree(
+                    Outcome::Error,
+                    format!("A verify command can't be run: {error}."),
+                    Vec::new(),
+                ));
+            }
+            Err(error) => return Err(error.into()),
+        };
+    let results = verified.checks;
+    let checks: Vec<CheckRecord> = results.iter().map(check_record).collect();
+    if cycle.cancel.is_cancelled() {
+        return Ok(refused(Refusal::new(Outcome::Timeout, "The cycle was stopped.")));
+    }
+    let mut friction = Vec::new();
+    for result in &results {
+        match result.verdict {
+            workspace::Verdict::Failed => {
+                let detail = format!(
+                    "Verify command `{}` failed ({}). Its output:\n{}",
+                    result.name,
+                    how(result.status),
+                    tail(&result.output)
+                );
+                return Ok(refuse_tree(Outcome::InvalidResult, detail, friction));
+            }
+            workspace::Verdict::Flaky => friction.push(EventKind::Friction {
+                friction: FrictionType::VerifyFlaky,
+                discriminator: result.name.clone(),
+                text: format!("`{}` failed and then passed on one tree", result.name),
+                remedy: "make the command deterministic, or drop it from `verify`".to_owned(),
+            }),
+            workspace::Verdict::BaseFailsToo => friction.push(EventKind::Friction {
+                friction: FrictionType::BaseBroken,
+                discriminator: result.name.clone(),
+                text: format!("`{}` fails on the base commit too", result.name),
+                remedy: "repair the base branch, or drop the command from `verify`".to_owned(),
+            }),
+            workspace::Verdict::Passed => {}
+        }
+    }
+
+    // 5. Proof.
+    let resolved: Vec<_> =
+        ticket.findings.iter().filter(|f| result.resolved.contains(&f.id)).cloned().collect();
+    match proof::after(cycle, ticket, &resolved, &touched, commit).await? {
+        proof::Proof::Holds => {}
+        proof::Proof::Fails(detail) => {
+            return Ok(refuse_tree(Outcome::InvalidResult, detail, friction));
+        }
+    }
+    Ok(Verdict::Good(Good {
+        commit,
+        tree,
+        resolved: result.resolved.clone(),
+        touched,
+        checks,
+        summary: result.summary.clone(),
+        friction,
+    }))
+}
+
+/// A worker that claims success and changed nothing has failed, unless our own check passes.
+async fn unchanged(cycle: &Cycle, ticket: &Ticket, slot: &Slot) -> Result<Verdict, CycleError> {
+    if let Some(evidence) = already_gone(cycle, ticket, slot).await? {
+        return Ok(Verdict::Satisfied { evidence });
+    }
+    Ok(refused(Refusal::new(
+        Outcome::InvalidResult,
+        "The worker reported success and changed nothing; no check of ours says that there was \
+         nothing to do.",
+    )))
+}
+
+fn describe_violations(violations: &[Violation]) -> String {
+    let mut lines: Vec<String> = violations.iter().take(20).map(ToString::to_string).collect();
+    if violations.len() > 20 {
+        lines.push(format!("and {} more", violations.len() - 20));
+    }
+    format!("The change is refused:\n- {}", lines.join("\n- "))
+}
+
+/// Title, findings, and the trailers by which the commit is known as ours.
+fn commit_message(cycle: &Cycle, ticket: &Ticket, resolved: &[FindingId]) -> String {
+    let title: String = ticket.node.title.chars().take(100).collect();
+    let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
+    let ids: Vec<&str> = resolved.iter().map(FindingId::as_str).collect();
+    format!(
+        "{title}\n\nOverhaul-Run: {}\nOverhaul-Node: {}\nOverhaul-Attempt: {}\nOverhaul-Findings: {}\n",
+        cycle.run_id(),
+        ticket.node.id,
+        ticket.number,
+        ids.join(", ")
+    )
+}
+
+/// Most that one attempt may change.
+fn take_limits(cycle: &Cycle) -> TakeLimits {
+    TakeLimits { file_bytes: cycle.config.policy.max_file_bytes, ..TakeLimits::default() }
+}
+
+/// The tree of a failed attempt, if there is anything in it worth keeping.
+fn changed_tree(cycle: &Cycle, ticket: &Ticket, slot: &Slot) -> Option<Oid> {
+    let taken = slot.take_tree(&take_limits(cycle)).ok()?;
+    let base = cycle.repo().tree_of(ticket.base.commit()).ok()?;
+    (taken.tree != base).then_some(taken.tree)
+}
+
+fn scope_policy(cycle: &Cycle, ticket: &Ticket) -> ScopePolicy {
+    let policy = &cycle.config.policy;
+    let mut protected: Vec<String> =
+        scope::ALWAYS_PROTECTED.iter().map(|glob| (*glob).to_owned()).collect();
+    if !cycle.config.planning.allow_lockfiles {
+        protected.extend(scope::LOCKFILES.iter().map(|glob| (*glob).to_owned()));
+    }
+    protected.extend(policy.protected.iter().cloned());
+    ScopePolicy {
+        writes: ticket.node.writes.clone(),
+        protected,
+        allow: policy.allow.iter().cloned().map(crate::model::ScopeEntry::Glob).collect(),
+        max_file_bytes: policy.max_file_bytes,
+    }
+}
+
+/// A check as the receipt records it.
+pub(super) fn check_record(check: &CheckResult) -> CheckRecord {
+    let verdict = match check.verdict {
+        workspace::Verdict::Passed => "passed",
+        workspace::Verdict::Flaky => "flaky",
+        workspace::Verdict::BaseFailsToo => "base-fails-too",
+        workspace::Verdict::Failed => "failed",
+    };
+    CheckRecord {
+        name: check.name.clone(),
+        exit_code: match check.status {
+            Status::Exited(code) => Some(code),
+            _ => None,
+        },
+        millis: check.millis,
+        verdict: verdict.to_owned(),
+    }
+}
+
+fn how(status: Status) -> String {
+    match status {
+        Status::Exited(code) => format!("exit code {code}"),
+        Status::Signalled(signal) => format!("signal {signal}"),
+        Status::TimedOut => "stopped at its deadline".to_owned(),
+        Status::Cancelled => "cancelled".to_owned(),
+        Status::OverDisk => "stopped because it filled the disk".to_owned(),
+    }
+}
+
+/// The end of an output, where the reason usually is; the prompt of the next attempt holds it.
+fn tail(output: &str) -> String {
+    const KEPT: usize = 4_000;
+    let start = output.len().saturating_sub(KEPT);
+    let start = (start..output.len()).find(|i| output.is_char_boundary(*i)).unwrap_or(start);
+    crate::model::scrub(output.get(start..).unwrap_or_default()).into_owned()
+}

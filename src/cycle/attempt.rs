@@ -1,0 +1,322 @@
+//! One attempt at one node: claim, work, accept, record. Whatever happens in here stays with the
+//! node: the only errors that leave are the ledger's and the machine's.
+
+use std::sync::Arc;
+
+use jiff::SignedDuration;
+
+use super::accept::{self, Verdict};
+use super::bases::{self, Base};
+use super::context::{Cycle, ReadyPool};
+use super::error::blocking;
+use super::{CycleError, land};
+use crate::backends::{Attempt, WorkReport};
+use crate::ledger::{Burn, EventKind, Receipt};
+use crate::model::{
+    AttemptNumber, Classification, Finding, Node, NodeId, Outcome, OwnerToken, PoolId, Usage,
+};
+use crate::workspace::{Quarantine, Slot, quarantine};
+
+/// How the attempt ended, for the scheduler.
+#[derive(Debug, Clone)]
+pub struct Done {
+    /// Which node.
+    pub node: NodeId,
+    /// On which pool.
+    pub pool: PoolId,
+    /// How the backend call ended.
+    pub outcome: Outcome,
+    /// The reading of a backend failure.
+    pub classification: Option<Classification>,
+    /// Consumption.
+    pub usage: Usage,
+    /// What became of the node.
+    pub end: End,
+}
+
+/// What became of the node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum End {
+    /// Accepted, or proven to need nothing.
+    Landed,
+    /// Back to the frontier, or out of attempts: the ledger knows.
+    Ended,
+    /// It does not merge with accepted work; the next attempt builds on that.
+    Conflict,
+    /// Somebody else owns it.
+    Lost,
+}
+
+/// The parts of an attempt that do not change while it runs.
+pub(super) struct Ticket {
+    pub node: Node,
+    pub findings: Vec<Finding>,
+    pub number: AttemptNumber,
+    pub owner: OwnerToken,
+    pub pool: ReadyPool,
+    pub base: Base,
+    pub previous_failure: Option<String>,
+}
+
+/// Runs one attempt to its recorded end.
+///
+/// # Errors
+/// When the ledger or the machine fails; the claim then stays for the next cycle to release.
+pub async fn run(cycle: Arc<Cycle>, node: Node, pool: ReadyPool) -> Result<Done, CycleError> {
+    let node_id = node.id.clone();
+    let pool_id = pool.pool.id.clone();
+    let Some(ticket) = claim(&cycle, node, pool).await? else {
+        return Ok(Done {
+            node: node_id,
+            pool: pool_id,
+            outcome: Outcome::Success,
+            classification: None,
+            usage: Usage::default(),
+            end: End::Lost,
+        });
+    };
+    let (report, verdict) = work_and_judge(&cycle, &ticket).await?;
+    record(&cycle, &ticket, report, verdict).await
+}
+
+/// Takes the node in the ledger; `None` when somebody else has it.
+async fn claim(cycle: &Cycle, node: Node, pool: ReadyPool) -> Result<Option<Ticket>, CycleError> {
+    let run = cycle.journal.state().clone();
+    let now = cycle.clock.now();
+    let (repo, head, for_node) = (cycle.repo().clone(), cycle.base.commit, node.clone());
+    let record = run.nodes.get(&node.id).cloned().unwrap_or_default();
+    let base = blocking(move || bases::base_for(&repo, &run, &for_node, head, now)).await?;
+    let number = AttemptNumber(record.attempts + 1);
+    let owner = OwnerToken::new(format!("{:032x}", fastrand::u128(..)))
+        .map_err(|e| CycleError::Internal(e.to_string()))?;
+    let lease = SignedDuration::try_from(cycle.config.dispatch.lease.get())
+        .unwrap_or(SignedDuration::from_hours(1));
+    let claimed = EventKind::Claimed {
+        node: node.id.clone(),
+        attempt: number,
+        owner: owner.clone(),
+        lease_until: now.checked_add(lease).unwrap_or(now),
+        holder: cycle.holder.clone(),
+    };
+    let started = EventKind::AttemptStarted {
+        node: node.id.clone(),
+        attempt: number,
+        owner: owner.clone(),
+        pool: pool.pool.id.clone(),
+        base: base.commit().to_string(),
+    };
+    if !cycle.journal.write(vec![claimed, started]).await?.all() {
+        return Ok(None);
+    }
+    let findings = node.findings.iter().filter_map(|id| cycle.plan.finding(id)).cloned().collect();
+    let previous_failure = record.reopened.clone().or_else(|| {
+        record.failures.iter().rev().find(|f| f.burn != Burn::None).map(|f| f.detail.clone())
+    });
+    Ok(Some(Ticket { node, findings, number, owner, pool, base, previous_failure }))
+}
+
+async fn work_and_judge(
+    cycle: &Cycle,
+    ticket: &Ticket,
+) -> Result<(WorkReport, Verdict), CycleError> {
+    let workspace = cycle.workspace.clone();
+    let commit = ticket.base.commit();
+    let slot: Slot = blocking(move || {
+        let mut slot = workspace.slot(Some(commit))?;
+        slot.reset(commit)?;
+        Ok::<_, crate::workspace::WorkspaceError>(slot)
+    })
+    .await?;
+    if let Some(evidence) = accept::already_gone(cycle, ticket, &slot).await? {
+        return Ok((nothing_to_do(), Verdict::Satisfied { evidence }));
+    }
+    let mut attempt = Attempt {
+        run: cycle.run_id().clone(),
+        node: ticket.node.clone(),
+        findings: ticket.findings.clone(),
+        number: ticket.number,
+        base: commit.to_string(),
+        pool: ticket.pool.pool.clone(),
+        workdir: slot.path(),
+        home: slot.home(),
+        previous_failure: ticket.previous_failure.clone(),
+        repair: None,
+        deadline: ticket.pool.attempt_timeout,
+        token_budget: token_budget(ticket),
+        request_budget: REQUEST_BUDGET,
+        cancel: cycle.cancel.clone(),
+    };
+    let Some(worker) = ticket.pool.worker.clone() else {
+        return Err(CycleError::Internal(format!("pool {} has no worker", ticket.pool.pool.id)));
+    };
+    let mut report = worker.work(attempt.clone()).await;
+    let mut verdict = accept::judge(cycle, ticket, &slot, &report).await?;
+    // One repair turn for a malformed result, in the same worktree.
+    if let Verdict::Refused(refusal) = &verdict
+        && refusal.repairable
+        && !cycle.cancel.is_cancelled()
+    {
+        attempt.repair = Some(refusal.detail.clone());
+        let first = report.usage;
+        report = worker.work(attempt).await;
+        report.usage += first;
+        verdict = accept::judge(cycle, ticket, &slot, &report).await?;
+    }
+    Ok((report, verdict))
+}
+
+/// Requests of one attempt; a tool loop that needs more is going round in circles.
+const REQUEST_BUDGET: u32 = 60;
+
+/// A tool loop sends its whole history with each request: allow a generous multiple of one turn.
+fn token_budget(ticket: &Ticket) -> u64 {
+    let one_turn = ticket.node.input_tokens + ticket.node.output_tokens;
+    (one_turn * 20).max(200_000)
+}
+
+fn nothing_to_do() -> WorkReport {
+    WorkReport {
+        outcome: Outcome::Success,
+        result: None,
+        classification: None,
+        detail: String::new(),
+        usage: Usage::default(),
+        model_seen: None,
+        log: String::new(),
+    }
+}
+
+/// Writes the end into the ledger, in the order that a crash at any point survives.
+async fn record(
+    cycle: &Cycle,
+    ticket: &Ticket,
+    report: WorkReport,
+    verdict: Verdict,
+) -> Result<Done, CycleError> {
+    let mut done = Done {
+        node: ticket.node.id.clone(),
+        pool: ticket.pool.pool.id.clone(),
+        outcome: report.outcome,
+        classification: report.classification.clone(),
+        usage: report.usage,
+        end: End::Ended,
+    };
+    match verdict {
+        Verdict::Satisfied { evidence } => {
+            let satisfied = EventKind::Satisfied {
+                node: ticket.node.id.clone(),
+                attempt: ticket.number,
+                owner: ticket.owner.clone(),
+                evidence,
+            };
+            let written = cycle.journal.write(vec![satisfied]).await?;
+            done.end = if written.all() { End::Landed } else { End::Lost };
+        }
+        Verdict::Good(good) => {
+            let receipt = Receipt {
+                base: ticket.base.commit().to_string(),
+                commit: good.commit.to_string(),
+                tree: good.tree.to_string(),
+                resolved: good.resolved,
+                touched: good.touched,
+                checks: good.checks,
+                pool: ticket.pool.pool.id.clone(),
+                model_seen: report.model_seen.clone(),
+                usage: report.usage,
+                summary: good.summary,
+            };
+            match land::accept(cycle, ticket, receipt, good.friction).await? {
+                land::Acceptance::Accepted => done.end = End::Landed,
+                land::Acceptance::Lost => done.end = End::Lost,
+                land::Acceptance::Conflict { detail, with } => {
+                    done.end = End::Conflict;
+                    // The world moved, not the node's fault.
+                    let ended = ended(
+                        ticket,
+                        &report,
+                        Outcome::InvalidResult,
+                        Burn::Infrastructure,
+                        detail,
+                        None,
+                        with,
+                    );
+                    cycle.journal.write(vec![ended]).await?;
+                }
+            }
+        }
+        Verdict::Refused(refusal) => {
+            done.outcome = refusal.outcome;
+            let quarantine = match refusal.tree {
+                Some(tree) => keep_refused(cycle, ticket, tree, &refusal.detail).await,
+                None => None,
+            };
+            let burn = if cycle.cancel.is_cancelled() && refusal.outcome != Outcome::InvalidResult {
+                Burn::None
+            } else {
+                crate::scheduling::burn(refusal.outcome)
+            };
+            let mut events = vec![ended(
+                ticket,
+                &report,
+                refusal.outcome,
+                burn,
+                refusal.detail,
+                quarantine,
+                Vec::new(),
+            )];
+            events.extend(refusal.friction);
+            cycle.journal.write(events).await?;
+        }
+    }
+    Ok(done)
+}
+
+fn ended(
+    ticket: &Ticket,
+    report: &WorkReport,
+    outcome: Outcome,
+    burn: Burn,
+    detail: String,
+    quarantine: Option<String>,
+    conflicts_with: Vec<NodeId>,
+) -> EventKind {
+    EventKind::AttemptEnded {
+        node: ticket.node.id.clone(),
+        attempt: ticket.number,
+        owner: ticket.owner.clone(),
+        pool: ticket.pool.pool.id.clone(),
+        outcome,
+        burn,
+        detail,
+        usage: report.usage,
+        quarantine,
+        conflicts_with,
+    }
+}
+
+/// Refused attempts whose trees are kept, per run.
+const QUARANTINE_KEPT: usize = 50;
+
+/// Keeps the tree of a refused attempt; best effort, because the attempt is over either way.
+async fn keep_refused(
+    cycle: &Cycle,
+    ticket: &Ticket,
+    tree: crate::git::Oid,
+    reason: &str,
+) -> Option<String> {
+    let repo = cycle.repo().clone();
+    let (run, node, attempt) = (cycle.run_id().clone(), ticket.node.id.clone(), ticket.number);
+    let (base, time, reason) = (ticket.base.commit(), cycle.clock.now(), reason.to_owned());
+    let kept = blocking(move || {
+        let it = Quarantine { run: &run, node: &node, attempt, base, tree, reason: &reason, time };
+        quarantine(&repo, &it, QUARANTINE_KEPT)
+    })
+    .await;
+    match kept {
+        Ok(name) => Some(name),
+        Err(error) => {
+            tracing::warn!(node = %ticket.node.id, %error, "the refused tree could not be kept");
+            None
+        }
+    }
+}

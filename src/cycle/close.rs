@@ -1,0 +1,209 @@
+//! Close: when every node is final, the integrated tree is verified on its exact commit, and only
+//! then the run ends. A red gate re-opens the nodes that it can attribute, at most twice.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::context::Cycle;
+use super::error::blocking;
+use super::{CycleError, land, open};
+use crate::ledger::{CheckRecord, EventKind, NodeState, Run};
+use crate::model::{CoveragePlace, FindingId, NodeId};
+use crate::workspace::Verdict;
+
+/// Rounds of the gate; the falling measure of its loop.
+const GATE_ROUNDS: u32 = 2;
+
+/// Name of the blob that says what became of every finding.
+pub const OUTCOMES_BLOB: &str = "remediation-outcomes.json";
+
+/// What became of one finding.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct FindingOutcome<'a> {
+    finding: &'a FindingId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rule: Option<&'a str>,
+    title: &'a str,
+    /// `landed`, `in-review`, `satisfied`, `failed`, `rejected`, `skipped`, `blocked`, `dropped`,
+    /// `unresolved` (its node landed without it), or the node's state while the run goes on.
+    outcome: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node: Option<&'a NodeId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pull_request: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
+/// Counts nodes by state.
+#[must_use]
+pub fn counts(states: &BTreeMap<NodeId, NodeState>) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for state in states.values() {
+        *counts.entry(state_word(*state)).or_insert(0) += 1;
+    }
+    counts
+}
+
+/// The state's name as written in JSON.
+#[must_use]
+pub fn state_word(state: NodeState) -> String {
+    serde_json::to_value(state).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+/// Closes the run if everything is final. `true` when it is closed now.
+///
+/// # Errors
+/// When the ledger, git or the machine fails.
+pub(super) async fn close_if_final(cycle: &Cycle) -> Result<bool, CycleError> {
+    let states = cycle.states();
+    if cycle.journal.state().closed.is_some() {
+        return Ok(true);
+    }
+    if !states.values().all(|s| s.is_final()) || states.len() != cycle.plan.nodes.len() {
+        return Ok(false);
+    }
+    let mut counts = counts(&states);
+    let mut events = Vec::new();
+    match gate(cycle, &states).await? {
+        Gate::Nothing => {}
+        Gate::Green(checks) => {
+            events.push(EventKind::GatePassed { commit: cycle.base.commit.to_string(), checks });
+        }
+        Gate::Red => {
+            counts.insert("gate-red".to_owned(), 1);
+        }
+        Gate::Again => return Ok(false),
+    }
+    let outcomes = outcomes(cycle, &cycle.journal.state(), &states)?;
+    events.push(EventKind::Closed { commit: cycle.base.commit.to_string(), counts });
+    let blobs = vec![(OUTCOMES_BLOB.to_owned(), outcomes)];
+    Ok(cycle.journal.write_batch(events, blobs, Vec::new()).await?.all())
+}
+
+/// What the close gate says.
+enum Gate {
+    /// Nothing landed: there is nothing to have evidence for.
+    Nothing,
+    /// Positive evidence for the base commit that holds everything that landed.
+    Green(Vec<CheckRecord>),
+    /// Red, now or interrupted; a later cycle looks again.
+    Again,
+    /// Red for the last time: the run closes, and says so.
+    Red,
+}
+
+/// Verifies the commit that holds everything that landed; a rejected node's work is not in it.
+async fn gate(cycle: &Cycle, states: &BTreeMap<NodeId, NodeState>) -> Result<Gate, CycleError> {
+    let commit = cycle.base.commit;
+    let landed: Vec<NodeId> =
+        states.iter().filter(|(_, s)| **s == NodeState::Landed).map(|(id, _)| id.clone()).collect();
+    if landed.is_empty() {
+        return Ok(Gate::Nothing);
+    }
+    let rounds = cycle.journal.state().gate.failed_rounds;
+    if rounds >= GATE_ROUNDS {
+        return Ok(Gate::Red);
+    }
+    let (repo, planned_on) = (cycle.repo().clone(), cycle.journal.state().base_commit.clone());
+    let before = blocking(move || {
+        let planned_on = crate::git::parse_oid(&planned_on)?;
+        Ok::<_, crate::git::GitError>(if repo.has(planned_on) { planned_on } else { commit })
+    })
+    .await?;
+    let verified = cycle
+        .verifier
+        .verify(commit, before, &open::all_verify(&cycle.plan), &cycle.cancel)
+        .await?;
+    if cycle.cancel.is_cancelled() {
+        return Ok(Gate::Again);
+    }
+    if verified.accepted() {
+        return Ok(Gate::Green(verified.checks.iter().map(super::accept::check_record).collect()));
+    }
+    let detail: Vec<String> = verified
+        .checks
+        .iter()
+        .filter(|c| c.verdict == Verdict::Failed)
+        .map(|c| format!("`{}`: {}", c.name, c.output))
+        .collect();
+    let failed = EventKind::GateFailed {
+        commit: commit.to_string(),
+        round: rounds + 1,
+        nodes: landed,
+        detail: detail.join("\n"),
+    };
+    cycle.journal.write(vec![failed]).await?;
+    Ok(Gate::Again)
+}
+
+/// What became of every finding, as JSON.
+pub(super) fn outcomes(
+    cycle: &Cycle,
+    run: &Run,
+    states: &BTreeMap<NodeId, NodeState>,
+) -> Result<Vec<u8>, CycleError> {
+    let resolved = run.resolved();
+    let list: Vec<FindingOutcome<'_>> = cycle
+        .plan
+        .findings
+        .iter()
+        .map(|finding| {
+            let mut outcome = FindingOutcome {
+                finding: &finding.id,
+                source_id: finding.source_id.as_deref(),
+                rule: finding.rule.as_deref(),
+                title: &finding.title,
+                outcome: "dropped".to_owned(),
+                node: None,
+                pull_request: None,
+                reason: None,
+            };
+            match cycle.plan.coverage.places.get(&finding.id) {
+                Some(CoveragePlace::Node(node)) => {
+                    let state = states.get(node).copied().unwrap_or(NodeState::Waiting);
+                    let done = state.is_done() && state != NodeState::Satisfied;
+                    outcome.outcome = if done && !resolved.contains(&finding.id) {
+                        "unresolved".to_owned()
+                    } else {
+                        state_word(state).replace('_', "-")
+                    };
+                    outcome.node = Some(node);
+                    let record = run.nodes.get(node);
+                    outcome.pull_request =
+                        record.and_then(|r| r.pr.as_ref()).map(|pr| pr.url.as_str());
+                    outcome.reason =
+                        record.and_then(|r| r.failures.last()).map(|f| f.detail.clone());
+                }
+                Some(CoveragePlace::Dropped(reason)) => {
+                    outcome.reason = serde_json::to_string(reason).ok();
+                }
+                None => outcome.outcome = "unknown".to_owned(),
+            }
+            outcome
+        })
+        .collect();
+    let document = serde_json::json!({
+        "version": 1,
+        "run": run.id,
+        "base-commit": cycle.base.commit.to_string(),
+        "findings": list,
+    });
+    serde_json::to_vec_pretty(&document)
+        .map_err(|e| CycleError::Internal(format!("the outcomes can't be written: {e}")))
+}
+
+/// Merges accepted work and verifies the integrated tree when more than one node is in it, so that
+/// two good changes that break each other are seen before people merge them.
+///
+/// # Errors
+/// When git or the machine fails.
+pub(super) async fn integrated_tip(cycle: &Cycle) -> Result<crate::git::Oid, CycleError> {
+    let (repo, run) = (cycle.repo().clone(), cycle.journal.state().clone());
+    let (head, at) = (cycle.base.commit, cycle.clock.now());
+    blocking(move || land::integrate_all(&repo, &run, head, at)).await
+}

@@ -1,0 +1,386 @@
+//! The driver: asks the scheduling core what to start, runs attempts at once, tells the core how
+//! they ended. It decides nothing itself.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use tokio::sync::mpsc;
+use tokio::task::{Id, JoinSet};
+
+use super::attempt::{self, Done, End};
+use super::context::Cycle;
+use super::{CycleError, land, reconcile};
+use crate::ledger::{DependsOn, EventKind, FrictionType, NodeState, Run};
+use crate::model::{NodeId, Outcome, PoolId};
+use crate::scheduling::{
+    Decision, Effect, Finish, Millis, NodeSpec, NodeStatus, NodeWall, Options, PoolState,
+    Scheduler, Settled, timestamp,
+};
+
+/// What the drive came to.
+#[derive(Debug, Default)]
+pub struct Drive {
+    /// Attempts started.
+    pub started: usize,
+    /// Why the rest cannot go on, node by node.
+    pub walls: Vec<NodeWall>,
+    /// Stopped by the clock or by a signal while work was left.
+    pub out_of_time: bool,
+}
+
+fn millis(at: Timestamp) -> Millis {
+    at.as_millisecond()
+}
+
+/// Works until nothing more can be started in this cycle.
+///
+/// # Errors
+/// When the ledger or the machine fails. Nodes and pools failing is not an error.
+pub async fn drive(cycle: &Arc<Cycle>) -> Result<Drive, CycleError> {
+    let mut scheduler = scheduler(cycle)?;
+    let (landings, queue) = mpsc::unbounded_channel();
+    let lander = tokio::spawn(land_in_order(cycle.clone(), queue));
+    let keeper = tokio::spawn(renew_leases(cycle.clone()));
+    let outcome = run(cycle, &mut scheduler, &landings).await;
+    keeper.abort();
+    drop(landings);
+    lander.await.map_err(|e| CycleError::Internal(e.to_string()))??;
+    outcome
+}
+
+async fn run(
+    cycle: &Arc<Cycle>,
+    scheduler: &mut Scheduler,
+    landings: &mpsc::UnboundedSender<NodeId>,
+) -> Result<Drive, CycleError> {
+    let mut drive = Drive::default();
+    let mut running: JoinSet<Result<Done, CycleError>> = JoinSet::new();
+    let mut owners: HashMap<Id, (NodeId, PoolId, Timestamp)> = HashMap::new();
+    let limit = usize::try_from(cycle.config.dispatch.concurrent).unwrap_or(usize::MAX).max(1);
+    loop {
+        let now = cycle.clock.now();
+        let stopping = cycle.cancel.is_cancelled() || now >= cycle.deadline;
+        let decision = if stopping || running.len() >= limit {
+            Decision::Wait { until: None }
+        } else {
+            scheduler.next(millis(now))
+        };
+        let wait_until = match decision {
+            Decision::Start { node, pool, .. } => {
+                let task = match (cycle.plan.node(&node), cycle.pools.get(&pool)) {
+                    (Some(planned), Some(ready)) => {
+                        running.spawn(attempt::run(cycle.clone(), planned.clone(), ready.clone()))
+                    }
+                    _ => {
+                        scheduler.take_out(&node, false);
+                        continue;
+                    }
+                };
+                owners.insert(task.id(), (node, pool, now));
+                drive.started += 1;
+                continue;
+            }
+            Decision::Wait { until } => until,
+            Decision::Wall(walls) => {
+                drive.walls = walls;
+                None
+            }
+            Decision::Done => None,
+        };
+        if running.is_empty() {
+            if stopping {
+                drive.out_of_time = !matches!(scheduler.next(millis(now)), Decision::Done);
+                return Ok(drive);
+            }
+            let Some(until) = wait_until else { return Ok(drive) };
+            wait(cycle, Some(timestamp(until))).await;
+            continue;
+        }
+        let ended = tokio::select! {
+            ended = running.join_next_with_id() => ended,
+            () = wait(cycle, wait_until.map(timestamp)), if !stopping => continue,
+        };
+        match ended {
+            None => {}
+            Some(Ok((id, done))) => {
+                let started = owners.remove(&id).map(|(_, _, at)| at).unwrap_or(now);
+                settle(cycle, scheduler, done?, started, landings).await?;
+            }
+            Some(Err(panicked)) => {
+                // A panic in one node's task fails that attempt only.
+                if let Some((node, pool, _)) = owners.remove(&panicked.id()) {
+                    tracing::error!(%node, %pool, "an attempt ended unexpectedly: {panicked}");
+                    give_up_claim(cycle, &node).await?;
+                    scheduler.take_out(&node, false);
+                }
+            }
+        }
+    }
+}
+
+/// Sleeps until a time, the deadline or the stop signal, whichever is first.
+async fn wait(cycle: &Cycle, until: Option<Timestamp>) {
+    let until = until.map_or(cycle.deadline, |u| u.min(cycle.deadline));
+    let left = until.duration_since(cycle.clock.now()).max(SignedDuration::ZERO);
+    let left = Duration::try_from(left).unwrap_or_default().max(Duration::from_millis(1));
+    tokio::select! {
+        () = tokio::time::sleep(left) => {}
+        () = cycle.cancel.cancelled() => {}
+    }
+    if cycle.clock.now() >= cycle.deadline {
+        cycle.cancel.cancel();
+    }
+}
+
+/// Tells the core how an attempt ended, and the ledger what that means for pools.
+async fn settle(
+    cycle: &Cycle,
+    scheduler: &mut Scheduler,
+    done: Done,
+    _started: Timestamp,
+    landings: &mpsc::UnboundedSender<NodeId>,
+) -> Result<(), CycleError> {
+    let now = cycle.clock.now();
+    match done.end {
+        End::Lost => {
+            scheduler.take_out(&done.node, false);
+            return Ok(());
+        }
+        End::Landed => {
+            scheduler.finished(&done.node, &finish(&done), millis(now));
+            match cycle.depends_on() {
+                DependsOn::Accepted => scheduler.landed(&done.node),
+                DependsOn::Landed => {
+                    scheduler.take_out(&done.node, false);
+                }
+            }
+            let _ = landings.send(done.node);
+            return Ok(());
+        }
+        End::Conflict => scheduler.cancelled(&done.node),
+        End::Ended => {
+            let finished = scheduler.finished(&done.node, &finish(&done), millis(now));
+            let mut events = Vec::new();
+            for effect in finished.map(|f| f.effects).unwrap_or_default() {
+                events.extend(effect_events(&effect, &done));
+            }
+            if !events.is_empty() {
+                cycle.journal.write(events).await?;
+            }
+        }
+    }
+    // The ledger is the measure: whatever the core believes, a spent node is not started again.
+    if cycle.states().get(&done.node) == Some(&NodeState::Failed) {
+        scheduler.take_out(&done.node, true);
+    }
+    Ok(())
+}
+
+fn finish(done: &Done) -> Finish {
+    let mut finish = Finish::new(done.outcome);
+    finish.reset_at =
+        done.classification.as_ref().and_then(|c| c.reset_at).map(|at| at.as_millisecond());
+    finish.usage = Some(done.usage);
+    finish
+}
+
+fn effect_events(effect: &Effect, done: &Done) -> Vec<EventKind> {
+    let evidence = done.classification.as_ref().map(|c| c.evidence.clone()).unwrap_or_default();
+    match effect {
+        Effect::Paused { pool, until, step, outcome } => {
+            let mut events = vec![EventKind::PoolPaused {
+                pool: pool.clone(),
+                until: timestamp(*until),
+                outcome: *outcome,
+                evidence: evidence.clone(),
+                step: *step,
+            }];
+            if *outcome == Outcome::QuotaUnclassified {
+                events.push(friction(FrictionType::QuotaUnclassified, pool.to_string(), evidence));
+            }
+            events
+        }
+        Effect::Settled { pool, settled } => {
+            let kind = match settled.outcome {
+                Outcome::CreditExhausted => FrictionType::CreditExhausted,
+                Outcome::ModelUnavailable => FrictionType::ModelUnavailable,
+                _ => FrictionType::PoolSettled,
+            };
+            vec![
+                EventKind::PoolSettled {
+                    pool: pool.clone(),
+                    outcome: settled.outcome,
+                    until: settled.until.map(timestamp),
+                    evidence: evidence.clone(),
+                },
+                friction(kind, pool.to_string(), evidence),
+            ]
+        }
+        Effect::Restored { pool } => {
+            vec![EventKind::PoolRestored { pool: pool.clone(), by: "a probe".to_owned() }]
+        }
+        Effect::Banned { node, pool, tokens } => vec![
+            EventKind::SizeBanned { node: node.clone(), pool: pool.clone(), tokens: *tokens },
+            friction(FrictionType::PacketTooLarge, format!("{node}:{pool}"), evidence),
+        ],
+        Effect::Learned { pool, limits } => {
+            vec![EventKind::LimitLearned { pool: pool.clone(), limits: *limits }]
+        }
+        Effect::Blocked { .. } => Vec::new(),
+    }
+}
+
+fn friction(kind: FrictionType, discriminator: String, text: String) -> EventKind {
+    let remedy = match kind {
+        FrictionType::CreditExhausted => "top up the account, or exclude the pool; then `unsettle`",
+        FrictionType::ModelUnavailable => "name another model, or wait for the probe",
+        FrictionType::PacketTooLarge => "add a pool with a larger window, or split the node",
+        FrictionType::QuotaUnclassified => "declare the pool's limits",
+        _ => "see the pool's cause; renew its key or exclude it; then `unsettle`",
+    };
+    EventKind::Friction { friction: kind, discriminator, text, remedy: remedy.to_owned() }
+}
+
+/// Ends the claim of an attempt whose task died; counted, so that it cannot go on for ever.
+async fn give_up_claim(cycle: &Cycle, node: &NodeId) -> Result<(), CycleError> {
+    let event = {
+        let run = cycle.journal.state();
+        run.nodes
+            .get(node)
+            .and_then(|n| n.claim.as_ref())
+            .filter(|c| c.holder == cycle.holder)
+            .map(|claim| reconcile::end_of_dead_claim(node, claim, "its task ended unexpectedly"))
+    };
+    if let Some(event) = event {
+        cycle.journal.write(vec![event]).await?;
+    }
+    Ok(())
+}
+
+/// Keeps this process's claims alive. A lost renewal is no harm: the fence is at the landing.
+async fn renew_leases(cycle: Arc<Cycle>) {
+    let lease = cycle.config.dispatch.lease.get();
+    let every = (lease / 3).max(Duration::from_secs(1));
+    loop {
+        tokio::time::sleep(every).await;
+        let now = cycle.clock.now();
+        let until =
+            now.checked_add(SignedDuration::try_from(lease).unwrap_or_default()).unwrap_or(now);
+        let renewals: Vec<EventKind> = {
+            let run = cycle.journal.state();
+            held(&run, &cycle)
+                .map(|(node, owner)| EventKind::LeaseRenewed {
+                    node: node.clone(),
+                    owner: owner.clone(),
+                    lease_until: until,
+                })
+                .collect()
+        };
+        if !renewals.is_empty()
+            && let Err(error) = cycle.journal.write(renewals).await
+        {
+            tracing::warn!(%error, "leases were not renewed");
+        }
+    }
+}
+
+/// The claims that this process holds.
+pub(super) fn held<'a>(
+    run: &'a Run,
+    cycle: &'a Cycle,
+) -> impl Iterator<Item = (&'a NodeId, &'a crate::model::OwnerToken)> {
+    run.nodes.iter().filter_map(|(id, n)| {
+        n.claim.as_ref().filter(|c| c.holder == cycle.holder).map(|c| (id, &c.owner))
+    })
+}
+
+/// Lands accepted nodes one by one in the order of acceptance: a stacked pull request finds its
+/// base branch there.
+async fn land_in_order(
+    cycle: Arc<Cycle>,
+    mut queue: mpsc::UnboundedReceiver<NodeId>,
+) -> Result<(), CycleError> {
+    while let Some(node) = queue.recv().await {
+        match land::finish_node(&cycle, &node).await {
+            Ok(()) => {}
+            Err(error @ CycleError::Journal(_)) => return Err(error),
+            Err(error) => tracing::warn!(%node, %error, "landing waits for the next cycle"),
+        }
+    }
+    land::finish_pending(&cycle).await
+}
+
+fn scheduler(cycle: &Cycle) -> Result<Scheduler, CycleError> {
+    let run = cycle.journal.state().clone();
+    let states = cycle.states();
+    let nodes = cycle
+        .plan
+        .nodes
+        .iter()
+        .map(|node| {
+            let mut spec = NodeSpec::from(node);
+            if let Some(record) = run.nodes.get(&node.id) {
+                spec.after.extend(record.conflicts.iter().cloned());
+                spec.contract_failures = record.contract_burnt;
+                spec.infra_failures = record.infrastructure_burnt;
+            }
+            if let Some(bans) = run.bans.get(&node.id) {
+                spec.banned = bans.iter().map(|(p, t)| (p.clone(), *t)).collect();
+            }
+            spec.status = status(states.get(&node.id).copied(), cycle.depends_on());
+            spec
+        })
+        .collect();
+    let now = cycle.clock.now();
+    let pools = cycle
+        .pools
+        .values()
+        .filter(|p| p.worker.is_some())
+        .map(|ready| pool_state(ready.pool.clone(), &run, now))
+        .collect();
+    let budget = &cycle.config.dispatch.budget;
+    let left_usd =
+        [budget.usd.map(|usd| usd + run.extra_budget_usd - run.usage.cost_usd), budget.cycle_usd];
+    let used = run.usage.input_tokens + run.usage.output_tokens;
+    let left_tokens = [budget.tokens.map(|t| t.saturating_sub(used)), budget.cycle_tokens];
+    let options = Options {
+        dial: cycle.config.dispatch.dial.0,
+        deadline: Some(millis(cycle.deadline)),
+        budget_usd: left_usd.into_iter().flatten().reduce(f64::min),
+        budget_tokens: left_tokens.into_iter().flatten().min(),
+        ..Options::default()
+    };
+    Scheduler::new(nodes, pools, options).map_err(|e| CycleError::Internal(e.to_string()))
+}
+
+fn status(state: Option<NodeState>, depends: DependsOn) -> NodeStatus {
+    match state {
+        Some(NodeState::Landed | NodeState::Satisfied) => NodeStatus::Done,
+        Some(NodeState::Accepted | NodeState::InReview) => match depends {
+            DependsOn::Accepted => NodeStatus::Done,
+            DependsOn::Landed => NodeStatus::Elsewhere,
+        },
+        Some(NodeState::Claimed | NodeState::Working) => NodeStatus::Elsewhere,
+        Some(NodeState::Waiting | NodeState::Ready) => NodeStatus::Open,
+        Some(NodeState::Failed | NodeState::Rejected | NodeState::Skipped | NodeState::Blocked)
+        | None => NodeStatus::Failed,
+    }
+}
+
+/// What the ledger remembers of a pool.
+fn pool_state(pool: crate::model::Pool, run: &Run, now: Timestamp) -> PoolState {
+    let mut state = PoolState::from(pool);
+    let Some(record) = run.pools.get(&state.pool.id) else { return state };
+    if let Some(pause) = record.paused.as_ref().filter(|p| p.until > now) {
+        state.paused = Some((pause.outcome, millis(pause.until), pause.step));
+    }
+    if let Some(settle) = record.settled.as_ref().filter(|s| s.until.is_none_or(|u| u > now)) {
+        state.settled = Some(Settled { outcome: settle.outcome, until: settle.until.map(millis) });
+    }
+    if let Some(learned) = record.learned {
+        state.learned = learned;
+    }
+    state
+}

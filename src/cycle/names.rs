@@ -1,0 +1,47 @@
+//! Names of refs and markers. All are deterministic, so that an effect whose confirmation was lost
+//! is found again.
+
+use crate::model::{NodeId, RunId};
+
+/// Branch of a node, e.g. `overhaul/r-0001-1a2b3c4d/N-001`.
+#[must_use]
+pub fn node_branch(prefix: &str, run: &RunId, node: &NodeId) -> String {
+    format!("{prefix}/{run}/{node}")
+}
+
+/// Generated base branch of a node that builds on several others.
+#[must_use]
+pub fn base_branch(prefix: &str, run: &RunId, node: &NodeId) -> String {
+    format!("{prefix}/{run}/{node}.base")
+}
+
+/// Common start of a run's branches.
+#[must_use]
+pub fn run_prefix(prefix: &str, run: &RunId) -> String {
+    format!("{prefix}/{run}/")
+}
+
+/// Private ref that keeps an accepted commit from being lost with the machine. Not a branch: no
+/// person pushes there, so it may always be written.
+#[must_use]
+pub fn keep_ref(run: &RunId, node: &NodeId) -> String {
+    format!("refs/overhaul/keep/{run}/{node}")
+}
+
+/// Full name of a branch.
+#[must_use]
+pub fn full(branch: &str) -> String {
+    format!("refs/heads/{branch}")
+}
+
+/// Hidden marker of a node's pull request.
+#[must_use]
+pub fn pull_request_marker(run: &RunId, node: &NodeId) -> String {
+    format!("<!-- overhaul:pull-request {run} {node} -->")
+}
+
+/// Hidden marker of a run's dashboard issue.
+#[must_use]
+pub fn dashboard_marker(run: &RunId) -> String {
+    format!("<!-- overhaul:dashboard {run} -->")
+}

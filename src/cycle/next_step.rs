@@ -1,0 +1,268 @@
+//! The cycle itself: observe, work, land, report. Exactly one per call.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use super::context::Cycle;
+use super::open::Chosen;
+use super::pools::{self, PoolSet};
+use super::setup::{Options, Parts};
+use super::{CycleError, close, drive, land, open, pause, reconcile, setup};
+use crate::backends::Surroundings;
+use crate::backends::openai::ProcessVerify;
+use crate::ledger::{EventKind, NodeState, PauseCause};
+use crate::model::{NodeId, RunId};
+use crate::process::Walls;
+
+/// How the run stands after the cycle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Status {
+    /// Work was done and more is left.
+    Progress,
+    /// It cannot go on now; the pause says why.
+    Paused,
+    /// For reviews, or for other jobs' claims.
+    Waiting,
+    /// The run is over.
+    Complete,
+    /// There is nothing to do.
+    Idle,
+}
+
+/// What one cycle came to: the outputs of the action.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct CycleReport {
+    /// How the run stands.
+    pub status: Status,
+    /// One sentence.
+    pub message: String,
+    /// The run, if there is one.
+    pub run_id: Option<RunId>,
+    /// The earliest time at which going on makes sense.
+    pub not_before: Option<Timestamp>,
+    /// Addresses of open pull requests.
+    pub pull_requests: Vec<String>,
+    /// Nodes by state.
+    pub nodes: BTreeMap<String, usize>,
+    /// Attempts started in this cycle.
+    pub attempts: usize,
+    /// Why pools were left out, one line each.
+    pub pools_left_out: Vec<String>,
+    /// Why the run is paused, node by node.
+    pub pause: Option<crate::ledger::PauseRecord>,
+}
+
+impl CycleReport {
+    fn without_run(status: Status, message: impl Into<String>) -> Self {
+        Self {
+            status,
+            message: message.into(),
+            run_id: None,
+            not_before: None,
+            pull_requests: Vec::new(),
+            nodes: BTreeMap::new(),
+            attempts: 0,
+            pools_left_out: Vec::new(),
+            pause: None,
+        }
+    }
+}
+
+/// Runs one cycle.
+///
+/// # Errors
+/// When the configuration, the findings, the ledger, git, the forge or the machine fails. A run
+/// that pauses is no error.
+pub async fn next_step(
+    options: Options,
+    cancel: CancellationToken,
+) -> Result<CycleReport, CycleError> {
+    let parts = setup::prepare(options).await?;
+    let chosen = open::choose(
+        &parts.store,
+        &parts.config,
+        &parts.options.given,
+        &parts.options.repo,
+        parts.workspace.store(),
+        &parts.base,
+    )
+    .await?;
+    let journal = match chosen {
+        Chosen::NoFindings => {
+            return Ok(CycleReport::without_run(Status::Idle, "there are no findings"));
+        }
+        Chosen::AlreadyDone(id) => {
+            let mut report = CycleReport::without_run(
+                Status::Idle,
+                format!("run {id} has dealt with these findings"),
+            );
+            report.run_id = Some(id);
+            return Ok(report);
+        }
+        Chosen::Open(id) => parts.journal(id).await?,
+        Chosen::New(new) => {
+            open::write_opening(
+                parts.store.clone(),
+                &new,
+                &parts.base,
+                parts.cycle_id.clone(),
+                parts.clock.clone(),
+            )
+            .await?
+        }
+    };
+    let plan = open::load_plan(&journal).await?;
+    let now = parts.clock.now();
+    reconcile::release_dead_claims(&journal, &*parts.forge, now).await?;
+    if let Some(report) = too_early(&parts, &journal) {
+        return Ok(report);
+    }
+    let run_state = journal.state().clone();
+    let set =
+        pools::build(&parts.config, Some(&run_state), now, &*parts.options.env, &surroundings())
+            .await?;
+    let cycle = Arc::new(parts.cycle(journal, plan, set.ready.clone(), cancel).await?);
+    let outcome = observe_and_work(&cycle, &set).await;
+    let report = report(&cycle, &set, outcome?).await?;
+    Ok(report)
+}
+
+/// A scheduled wake-up before the pause's end does nothing: the pause stands.
+fn too_early(parts: &Parts, journal: &super::Journal) -> Option<CycleReport> {
+    let run = journal.state();
+    let pause = run.pause.as_ref()?;
+    let operator = pause.cause == PauseCause::Operator;
+    let early = pause.not_before.is_some_and(|at| at > parts.clock.now());
+    if !(operator || early) || parts.options.resume {
+        return None;
+    }
+    let mut report = CycleReport::without_run(
+        Status::Paused,
+        match pause.not_before {
+            Some(at) => format!("paused until {at}"),
+            None => "paused by a person".to_owned(),
+        },
+    );
+    report.run_id = Some(journal.run_id().clone());
+    report.not_before = pause.not_before;
+    report.pause = Some(pause.clone());
+    Some(report)
+}
+
+/// Largest growth of a worker's worktree and home, bytes: a build folder of a large project fits,
+/// a runaway loop does not fill the machine.
+const WORKER_DISK: u64 = 4 << 30;
+
+/// Largest single file that a worker may write, bytes.
+const WORKER_FILE: u64 = 1 << 30;
+
+/// The walls of workers and of the checks that they ask for.
+fn surroundings() -> Surroundings {
+    let walls = Walls {
+        helper: std::env::current_exe().ok(),
+        file_size: Some(WORKER_FILE),
+        ..Walls::default()
+    };
+    Surroundings {
+        verify: Some(Arc::new(ProcessVerify { walls: walls.clone(), ..ProcessVerify::default() })),
+        walls,
+        disk_growth: Some(WORKER_DISK),
+    }
+}
+
+/// What the working part of a cycle came to.
+struct Worked {
+    attempts: usize,
+    closed: bool,
+    paused: Option<PauseCause>,
+}
+
+async fn observe_and_work(cycle: &Arc<Cycle>, set: &PoolSet) -> Result<Worked, CycleError> {
+    setup::restore_commits(cycle).await?;
+    reconcile::follow_pull_requests(cycle).await?;
+    land::finish_pending(cycle).await?;
+    *cycle.integration.lock().await = close::integrated_tip(cycle).await?;
+    let mut worked = Worked { attempts: 0, closed: false, paused: None };
+    if cycle.journal.state().cancelled.is_none() && has_open_nodes(cycle) {
+        let driven = drive::drive(cycle).await?;
+        worked.attempts = driven.started;
+        worked.paused = pause::record(cycle, &driven, set).await?;
+    }
+    if worked.paused.is_none() {
+        if cycle.journal.state().pause.is_some() {
+            cycle
+                .journal
+                .write(vec![EventKind::Resumed { by: "the next cycle".to_owned() }])
+                .await?;
+        }
+        worked.closed = close::close_if_final(cycle).await?;
+    }
+    Ok(worked)
+}
+
+fn has_open_nodes(cycle: &Cycle) -> bool {
+    cycle.states().values().any(|s| matches!(s, NodeState::Ready | NodeState::Waiting))
+}
+
+async fn report(
+    cycle: &Arc<Cycle>,
+    set: &PoolSet,
+    worked: Worked,
+) -> Result<CycleReport, CycleError> {
+    let states = cycle.states();
+    let (status, message) = status(&states, &worked, cycle.journal.state().cancelled.is_some());
+    let run = cycle.journal.state().clone();
+    let pull_requests = run
+        .nodes
+        .values()
+        .filter_map(|n| n.pr.as_ref().filter(|pr| pr.end.is_none()))
+        .map(|pr| pr.url.clone())
+        .collect();
+    let pause = if status == Status::Paused { run.pause.clone() } else { None };
+    Ok(CycleReport {
+        status,
+        message,
+        run_id: run.id.clone(),
+        not_before: pause.as_ref().and_then(|p| p.not_before),
+        pull_requests,
+        nodes: close::counts(&states),
+        attempts: worked.attempts,
+        pools_left_out: set.dropped.iter().map(|(id, why)| format!("{id}: {why}")).collect(),
+        pause,
+    })
+}
+
+fn status(
+    states: &BTreeMap<NodeId, NodeState>,
+    worked: &Worked,
+    cancelled: bool,
+) -> (Status, String) {
+    let count = |wanted: &[NodeState]| states.values().filter(|s| wanted.contains(s)).count();
+    if worked.closed {
+        return (Status::Complete, "every node is final; the run is closed".to_owned());
+    }
+    if cancelled {
+        return (Status::Complete, "the run was cancelled".to_owned());
+    }
+    if let Some(cause) = worked.paused {
+        let word = serde_json::to_value(cause).ok();
+        let word = word.as_ref().and_then(|v| v.as_str()).unwrap_or("paused");
+        return (Status::Paused, format!("paused: {}", word.replace('_', " ")));
+    }
+    let claimed = count(&[NodeState::Claimed, NodeState::Working]);
+    if claimed > 0 {
+        return (Status::Waiting, format!("{claimed} nodes are at work in other jobs"));
+    }
+    let open = count(&[NodeState::Ready, NodeState::Waiting]);
+    if open > 0 {
+        return (Status::Progress, format!("{open} nodes are left"));
+    }
+    let review = count(&[NodeState::InReview, NodeState::Accepted]);
+    (Status::Waiting, format!("{review} pull requests wait for people"))
+}

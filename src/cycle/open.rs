@@ -1,0 +1,400 @@
+//! From the configured findings to an open run with a plan.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::context::BaseHead;
+use super::error::blocking;
+use super::proof::SOURCE_KEY;
+use super::{Clock, CycleError, Journal};
+use crate::config::{Config, Origin};
+use crate::git::{Mode, Oid, Repo};
+use crate::intake::{self, IntakeContext, PathKind};
+use crate::ledger::{EventKind, Run, fold};
+use crate::model::{CycleId, Finding, Plan, RepoPath, RunId, Severity, VerifyCommand, hex_digest};
+use crate::planning::{self, BuildFile, PlanContext, PlanPolicy, TrackedFile, VerifyRule};
+use crate::store::Store;
+
+/// Largest findings file that is read, bytes.
+const MAX_FINDINGS_BYTES: u64 = 256 << 20;
+
+/// Where findings come from, beside the configuration.
+#[derive(Debug, Clone, Default)]
+pub struct Given {
+    /// Files named on the command line or by the action's input.
+    pub files: Vec<PathBuf>,
+    /// One sentence.
+    pub intent: Option<String>,
+    /// Where the producing tool had its checkout.
+    pub source_root: Option<String>,
+    /// Findings that an edge brought (code-scanning alerts, issues), by source name.
+    pub fetched: Vec<(String, Vec<Finding>)>,
+}
+
+/// The run that this cycle goes on with.
+pub enum Chosen {
+    /// An open run.
+    Open(RunId),
+    /// None is open, and the findings are those of a run that has ended.
+    AlreadyDone(RunId),
+    /// None is open, and there are no findings.
+    NoFindings,
+    /// A new run, to be written.
+    New(Box<NewRun>),
+}
+
+/// A run that is not written yet.
+pub struct NewRun {
+    /// Its id.
+    pub id: RunId,
+    /// Its plan.
+    pub plan: Plan,
+    /// Digest of its findings.
+    pub digest: String,
+}
+
+/// The newest open run, if there is one. Only the newest few are looked at: a run is opened only
+/// when none is open.
+///
+/// # Errors
+/// When the store fails.
+pub async fn open_run(
+    store: &Arc<dyn Store>,
+) -> Result<(Option<RunId>, Vec<RunId>, Vec<Run>), CycleError> {
+    let store = store.clone();
+    blocking(move || {
+        let runs = store.runs().map_err(Arc::new).map_err(super::JournalError::from)?;
+        let mut recent = Vec::new();
+        let mut open = None;
+        for id in runs.iter().rev().take(3) {
+            let loaded = store.load(id).map_err(Arc::new).map_err(super::JournalError::from)?;
+            let run = fold(&loaded.events);
+            // A run without its opening (a torn beginning) is no run yet.
+            if run.id.is_some() && run.closed.is_none() {
+                open = Some(id.clone());
+            }
+            recent.push(run);
+        }
+        Ok::<_, CycleError>((open, runs, recent))
+    })
+    .await
+}
+
+/// Chooses or plans the run.
+///
+/// # Errors
+/// When findings can't be read or planned, or the store or git fails.
+pub async fn choose(
+    store: &Arc<dyn Store>,
+    config: &Config,
+    given: &Given,
+    root: &Path,
+    repo: &Repo,
+    base: &BaseHead,
+) -> Result<Chosen, CycleError> {
+    let (open, runs, recent) = open_run(store).await?;
+    if let Some(id) = open {
+        return Ok(Chosen::Open(id));
+    }
+    let (config, given, root) = (config.clone(), given.clone(), root.to_path_buf());
+    let (repo, commit) = (repo.clone(), base.commit);
+    blocking(move || {
+        let sources = read_sources(&config, &given, &root, &repo, commit)?;
+        if sources.iter().all(Vec::is_empty) {
+            return Ok::<_, CycleError>(Chosen::NoFindings);
+        }
+        let combined = intake::combine(sources)
+            .map_err(|e| CycleError::input(e.to_string(), "split the report"))?;
+        let digest = findings_digest(&combined.findings);
+        if let Some(done) = recent.iter().find(|r| r.findings_digest == digest)
+            && let Some(id) = &done.id
+        {
+            return Ok(Chosen::AlreadyDone(id.clone()));
+        }
+        let plan = make_plan(&config, combined.findings, &repo, commit)?;
+        // The same store state and findings give the same id: two jobs that open at once open one
+        // run.
+        let short: String = digest.chars().take(8).collect();
+        let id = RunId::new(format!("r-{:04}-{short}", runs.len() + 1))
+            .map_err(|e| CycleError::Internal(e.to_string()))?;
+        Ok(Chosen::New(Box::new(NewRun { id, plan, digest })))
+    })
+    .await
+}
+
+/// Writes a new run's opening and plan; when another job was first, its opening counts.
+///
+/// # Errors
+/// When the store fails.
+pub async fn write_opening(
+    store: Arc<dyn Store>,
+    new: &NewRun,
+    base: &BaseHead,
+    cycle: CycleId,
+    clock: Clock,
+) -> Result<Journal, CycleError> {
+    let journal = Journal::open(store, new.id.clone(), cycle, clock).await?;
+    let bytes = serde_json::to_vec_pretty(&new.plan)
+        .map_err(|e| CycleError::Internal(format!("the plan can't be written: {e}")))?;
+    let digest = hex_digest([bytes.as_slice()]);
+    let blob = (plan_blob(&digest), bytes);
+    let events = vec![
+        EventKind::Opened {
+            run: new.id.clone(),
+            base_branch: base.branch.clone(),
+            base_commit: base.commit.to_string(),
+            findings_digest: new.digest.clone(),
+        },
+        EventKind::Planned { revision: new.plan.revision, digest },
+    ];
+    journal.write_batch(events, vec![blob], Vec::new()).await?;
+    Ok(journal)
+}
+
+/// Name of the plan's blob.
+fn plan_blob(digest: &str) -> String {
+    format!("plan-{}.json", digest.get(..32).unwrap_or(digest))
+}
+
+/// Reads the run's plan; its digest and its rules are checked before it is believed.
+///
+/// # Errors
+/// When it is missing, changed or not valid.
+pub async fn load_plan(journal: &Journal) -> Result<Plan, CycleError> {
+    let planned = journal.state().plan.clone();
+    let Some((_, digest)) = planned else {
+        return Err(CycleError::Internal(format!("run {} has no plan", journal.run_id())));
+    };
+    let name = plan_blob(&digest);
+    let broken = |why: String| {
+        CycleError::input(
+            format!("the plan of run {} can't be used: {why}", journal.run_id()),
+            format!("restore {name} on the state branch, or cancel the run"),
+        )
+    };
+    let bytes = journal.blob(&name).await?.ok_or_else(|| broken("it is missing".to_owned()))?;
+    if hex_digest([bytes.as_slice()]) != digest {
+        return Err(broken("its content was changed".to_owned()));
+    }
+    let plan: Plan = serde_json::from_slice(&bytes).map_err(|e| broken(e.to_string()))?;
+    planning::validate(&plan).map_err(|e| broken(e.to_string()))?;
+    Ok(plan)
+}
+
+fn findings_digest(findings: &[Finding]) -> String {
+    let set: BTreeSet<&str> = findings.iter().map(|f| f.fingerprint.as_str()).collect();
+    hex_digest(set.into_iter().map(str::as_bytes))
+}
+
+fn read_sources(
+    config: &Config,
+    given: &Given,
+    root: &Path,
+    repo: &Repo,
+    commit: Oid,
+) -> Result<Vec<Vec<Finding>>, CycleError> {
+    let tree = repo.tree_of(commit)?;
+    let lookup = |path: &str| kind_of(repo, tree, path);
+    let context = |source_root: Option<String>| IntakeContext {
+        source_root,
+        checkout: Some(root.to_string_lossy().into_owned()),
+        lookup: &lookup,
+    };
+    let mut sources = Vec::new();
+    for file in &given.files {
+        let name = file.to_string_lossy().into_owned();
+        let bytes = read_file(file)?;
+        sources.push(read_one(&bytes, &name, &context(given.source_root.clone()))?);
+    }
+    if let Some(intent) = given.intent.as_deref().filter(|i| !i.trim().is_empty()) {
+        sources.push(read_intent(intent)?);
+    }
+    for (_, findings) in &given.fetched {
+        sources.push(findings.clone());
+    }
+    // What was given on the command line replaces the configured sources.
+    if !given.files.is_empty() || given.intent.is_some() {
+        for findings in &mut sources {
+            mark_source(config, findings);
+        }
+        return Ok(sources);
+    }
+    for source in &config.findings {
+        match source.origin() {
+            Some(Origin::File(file)) => {
+                let bytes = match read_tracked(repo, tree, file)? {
+                    Some(bytes) => bytes,
+                    None => read_file(&root.join(file))?,
+                };
+                let mut findings = read_one(&bytes, file, &context(source.source_root.clone()))?;
+                for finding in &mut findings {
+                    finding.extra.insert(SOURCE_KEY.to_owned(), file.into());
+                }
+                sources.push(findings);
+            }
+            Some(Origin::Intent(text)) => sources.push(read_intent(text)?),
+            Some(Origin::CodeScanning(_) | Origin::Issues(_)) | None => {}
+        }
+    }
+    Ok(sources)
+}
+
+/// Findings of a file that was given by hand are proven by the configured re-check of their tool,
+/// when there is exactly one.
+fn mark_source(config: &Config, findings: &mut [Finding]) {
+    let mut with_recheck =
+        config.findings.iter().filter(|s| !s.recheck.is_empty()).filter_map(|s| s.file.clone());
+    if let (Some(only), None) = (with_recheck.next(), with_recheck.next()) {
+        for finding in findings {
+            finding.extra.insert(SOURCE_KEY.to_owned(), only.clone().into());
+        }
+    }
+}
+
+fn read_one(
+    bytes: &[u8],
+    name: &str,
+    context: &IntakeContext<'_>,
+) -> Result<Vec<Finding>, CycleError> {
+    intake::read(bytes, name, context).map_err(|e| CycleError::input(e.to_string(), e.remedy()))
+}
+
+fn read_intent(text: &str) -> Result<Vec<Finding>, CycleError> {
+    match intake::intent(text) {
+        Ok(finding) => Ok(finding.into_iter().collect()),
+        Err(e) => Err(CycleError::input(e.to_string(), e.remedy())),
+    }
+}
+
+fn read_file(path: &Path) -> Result<Vec<u8>, CycleError> {
+    let problem = |why: String| {
+        CycleError::input(
+            format!("the findings file {} can't be read: {why}", path.display()),
+            "name an existing file in `findings`, or make the report first",
+        )
+    };
+    let metadata = std::fs::metadata(path).map_err(|e| problem(e.to_string()))?;
+    if !metadata.is_file() {
+        return Err(problem("it is no file".to_owned()));
+    }
+    if metadata.len() > MAX_FINDINGS_BYTES {
+        return Err(problem(format!("it has more than {MAX_FINDINGS_BYTES} bytes")));
+    }
+    std::fs::read(path).map_err(|e| problem(e.to_string()))
+}
+
+fn read_tracked(repo: &Repo, tree: Oid, file: &str) -> Result<Option<Vec<u8>>, CycleError> {
+    let Ok(path) = RepoPath::new(file) else { return Ok(None) };
+    Ok(repo.read_path(tree, path.as_str().as_bytes())?)
+}
+
+fn kind_of(repo: &Repo, tree: Oid, path: &str) -> PathKind {
+    match repo.entry(tree, path.as_bytes()) {
+        Ok(Some(entry)) => match repo.blob(entry.id) {
+            // As git does: a NUL among the first 8 000 bytes.
+            Ok(bytes) if bytes.iter().take(8_000).any(|b| *b == 0) => PathKind::Binary,
+            _ => PathKind::File,
+        },
+        _ => match repo.list(tree, path.as_bytes()) {
+            Ok(below) if !below.is_empty() => PathKind::Folder,
+            _ => PathKind::Missing,
+        },
+    }
+}
+
+/// Plans on what the base commit holds; nothing depends on what is checked out.
+///
+/// # Errors
+/// When git or planning fails.
+pub fn make_plan(
+    config: &Config,
+    findings: Vec<Finding>,
+    repo: &Repo,
+    commit: Oid,
+) -> Result<Plan, CycleError> {
+    let tree = repo.tree_of(commit)?;
+    let mut context = PlanContext::default();
+    let mut files = Vec::new();
+    for entry in repo.list(tree, b"")? {
+        if entry.mode == Mode::Submodule {
+            continue;
+        }
+        let Some(path) =
+            std::str::from_utf8(&entry.path).ok().and_then(|text| RepoPath::new(text).ok())
+        else {
+            continue;
+        };
+        if planning::is_build_file(path.as_str()) {
+            let scripts = if path.as_str().ends_with("package.json") {
+                package_scripts(&repo.blob(entry.id)?)
+            } else {
+                Vec::new()
+            };
+            context.build_files.push(BuildFile { path: path.clone(), scripts });
+        }
+        let bytes = repo.size(entry.id)?;
+        files.push(TrackedFile { path, bytes });
+    }
+    context.files = Some(files);
+    if !config.verify.detect {
+        context.build_files.clear();
+    }
+    let policy = policy(config);
+    planning::plan(findings, &context, &policy)
+        .map_err(|e| CycleError::input(e.to_string(), "correct the findings or the configuration"))
+}
+
+/// The planning policy that the configuration describes.
+#[must_use]
+pub fn policy(config: &Config) -> PlanPolicy {
+    let window = config
+        .pools()
+        .iter()
+        .map(|p| p.to_pool().context_tokens)
+        .max()
+        .unwrap_or(PlanPolicy::default().budget_tokens);
+    let rules = config
+        .verify
+        .commands
+        .iter()
+        .map(|rule| VerifyRule {
+            paths: if rule.paths.is_empty() { vec!["**".to_owned()] } else { rule.paths.clone() },
+            commands: vec![rule.command()],
+        })
+        .collect();
+    PlanPolicy {
+        protected: config.policy.protected.clone(),
+        allow_lockfiles: config.planning.allow_lockfiles,
+        max_findings_per_node: usize::try_from(config.planning.max_findings_per_node)
+            .unwrap_or(usize::MAX)
+            .max(1),
+        budget_tokens: window,
+        min_severity: config.planning.min_severity.unwrap_or(Severity::Info),
+        verify: rules,
+    }
+}
+
+/// Names of the scripts of a `package.json` that hold a command.
+#[must_use]
+pub fn package_scripts(bytes: &[u8]) -> Vec<String> {
+    let Ok(value) = serde_json::from_slice::<serde_json::Value>(bytes) else { return Vec::new() };
+    value
+        .get("scripts")
+        .and_then(serde_json::Value::as_object)
+        .map(|scripts| {
+            scripts
+                .iter()
+                .filter(|(_, v)| v.as_str().is_some_and(|s| !s.trim().is_empty()))
+                .map(|(k, _)| k.clone())
+                .collect()
+        })
+        .unwrap_or_default()
+}
+
+/// All verify commands of a plan, each once: what the close gate runs.
+#[must_use]
+pub fn all_verify(plan: &Plan) -> Vec<VerifyCommand> {
+    let set: BTreeSet<&VerifyCommand> = plan.nodes.iter().flat_map(|n| n.verify.iter()).collect();
+    set.into_iter().cloned().collect()
+}

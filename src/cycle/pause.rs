@@ -1,0 +1,84 @@
+//! Pauses: durable records with each node's own cause, written by one place.
+
+use jiff::Timestamp;
+
+use super::CycleError;
+use super::context::Cycle;
+use super::drive::Drive;
+use super::pools::PoolSet;
+use crate::ledger::{EventKind, NodeState, PauseCause, PausedNode};
+use crate::scheduling::{timestamp, wall};
+
+/// Records why the run cannot go on, if it cannot. `None` when nothing waits.
+///
+/// # Errors
+/// When the ledger fails.
+pub(super) async fn record(
+    cycle: &Cycle,
+    drive: &Drive,
+    pools: &PoolSet,
+) -> Result<Option<PauseCause>, CycleError> {
+    let (cause, nodes, not_before) = if drive.out_of_time {
+        let nodes = waiting(cycle, PauseCause::JobDeadline, "the time budget of this job is over");
+        (PauseCause::JobDeadline, nodes, None)
+    } else if !drive.walls.is_empty() {
+        from_walls(drive, pools)
+    } else if has_frontier(cycle) && cycle.pools.values().all(|p| p.worker.is_none()) {
+        let nodes = waiting(cycle, PauseCause::NoUsablePool, &dropped(pools));
+        (PauseCause::NoUsablePool, nodes, None)
+    } else {
+        return Ok(None);
+    };
+    // The same pause again writes nothing: a repeated limit is no news.
+    let same = cycle
+        .journal
+        .state()
+        .pause
+        .as_ref()
+        .is_some_and(|p| p.cause == cause && p.nodes == nodes && p.not_before == not_before);
+    if !same {
+        cycle.journal.write(vec![EventKind::Paused { cause, nodes, not_before }]).await?;
+    }
+    Ok(Some(cause))
+}
+
+fn from_walls(drive: &Drive, pools: &PoolSet) -> (PauseCause, Vec<PausedNode>, Option<Timestamp>) {
+    let (cause, not_before) =
+        wall::summary(&drive.walls).unwrap_or((PauseCause::NoUsablePool, None));
+    let nodes = drive
+        .walls
+        .iter()
+        .map(|w| PausedNode {
+            node: w.node.clone(),
+            cause: w.cause,
+            reason: if w.cause == PauseCause::NoUsablePool && !pools.dropped.is_empty() {
+                format!("{}; {}", w.reason(), dropped(pools))
+            } else {
+                w.reason()
+            },
+            not_before: w.not_before.map(timestamp),
+        })
+        .collect();
+    (cause, nodes, not_before.map(timestamp))
+}
+
+fn has_frontier(cycle: &Cycle) -> bool {
+    cycle.states().values().any(|s| matches!(s, NodeState::Ready | NodeState::Waiting))
+}
+
+fn waiting(cycle: &Cycle, cause: PauseCause, reason: &str) -> Vec<PausedNode> {
+    cycle
+        .states()
+        .into_iter()
+        .filter(|(_, s)| *s == NodeState::Ready)
+        .map(|(node, _)| PausedNode { node, cause, reason: reason.to_owned(), not_before: None })
+        .collect()
+}
+
+fn dropped(pools: &PoolSet) -> String {
+    if pools.dropped.is_empty() {
+        return "no pool is declared".to_owned();
+    }
+    let list: Vec<String> = pools.dropped.iter().map(|(id, why)| format!("{id}: {why}")).collect();
+    list.join("; ")
+}

@@ -1,0 +1,162 @@
+//! The pools of this cycle: which declared ones this process can prove it reaches, and their
+//! workers. Each one that is left out has its reason.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::CycleError;
+use super::context::ReadyPool;
+use crate::backends::{Surroundings, worker_for};
+use crate::config::{Config, PoolConfig};
+use crate::ledger::Run;
+use crate::model::{PoolId, Provider};
+use crate::scheduling::Settled;
+use crate::scheduling::pools::{Declared, Dropped, Reach, eligible};
+
+/// How long a look at an endpoint or a launcher may take.
+const REACH_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Reads one environment variable; the only way that the environment gets in here.
+pub type Env = dyn Fn(&str) -> Option<String> + Send + Sync;
+
+/// The eligible pools and the others.
+#[derive(Default)]
+pub struct PoolSet {
+    /// Ready to work, by id.
+    pub ready: BTreeMap<PoolId, ReadyPool>,
+    /// Left out, with the reason.
+    pub dropped: Vec<(PoolId, Dropped)>,
+    /// Worth saying, one line each.
+    pub warnings: Vec<String>,
+}
+
+/// Builds the set, once per cycle.
+///
+/// # Errors
+/// When an exclusion can't be read: exclusions fail closed.
+pub async fn build(
+    config: &Config,
+    run: Option<&Run>,
+    now: jiff::Timestamp,
+    env: &Env,
+    around: &Surroundings,
+) -> Result<PoolSet, CycleError> {
+    let command_workers = config.dispatch.command_workers;
+    let mut declared = Vec::new();
+    for pool in config.pools() {
+        let id = pool.pool_id();
+        let settled = run
+            .and_then(|r| r.pools.get(&id))
+            .and_then(|p| p.settled.as_ref())
+            .filter(|s| s.until.is_none_or(|u| u > now))
+            .map(|s| Settled { outcome: s.outcome, until: s.until.map(|u| u.as_millisecond()) });
+        declared.push(Declared {
+            pool: pool.to_pool(),
+            endpoint: pool.base_url.clone(),
+            account_known: pool.account.is_some() || pool.key_env.is_some(),
+            reach: reach(pool, env).await,
+            settled,
+        });
+    }
+    let set = eligible(&declared, &config.exclude, command_workers)
+        .map_err(|e| CycleError::input(e.to_string(), "correct `exclude` in the configuration"))?;
+    let mut out = PoolSet {
+        dropped: set.dropped,
+        warnings: set
+            .idle_exclusions
+            .iter()
+            .map(|pattern| format!("exclude: '{pattern}' matches no declared pool"))
+            .collect(),
+        ..PoolSet::default()
+    };
+    for pool in set.pools {
+        let Some(settings) = config.pool(&pool.id) else { continue };
+        let worker = if pool.provider == Provider::Host {
+            None
+        } else {
+            match worker_for(settings, env, around) {
+                Ok(worker) => Some(worker),
+                Err(why) => {
+                    out.dropped.push((pool.id.clone(), Dropped::Unreached(why.to_string())));
+                    continue;
+                }
+            }
+        };
+        let timeout = settings.timeout.unwrap_or(config.dispatch.attempt_timeout).get();
+        out.ready.insert(pool.id.clone(), ReadyPool { pool, worker, attempt_timeout: timeout });
+    }
+    Ok(out)
+}
+
+/// Whether this process can reach the pool.
+async fn reach(pool: &PoolConfig, env: &Env) -> Reach {
+    if let Some(variable) = &pool.key_env
+        && env(variable).is_none_or(|k| k.trim().is_empty())
+    {
+        return Reach::Unreached(format!("the environment variable {variable} is empty"));
+    }
+    match pool.provider {
+        Provider::Host => Reach::Reached,
+        Provider::OpenaiCompatible => match &pool.base_url {
+            None => Reach::Unreached("it has no base-url".to_owned()),
+            Some(url) => endpoint_answers(url).await,
+        },
+        Provider::Codex => launcher("codex", env),
+        Provider::Opencode => launcher("opencode", env),
+        Provider::ClaudeWorker => launcher("claude", env),
+        Provider::Agy => launcher("agy", env),
+        Provider::SubprocessTemplate | Provider::WorkerCommand => {
+            match pool.command.first() {
+                None => Reach::Unreached("it has no command".to_owned()),
+                // Placeholders and paths inside the worktree are resolved at work.
+                Some(program) if program.contains('{') || program.starts_with('.') => {
+                    Reach::Reached
+                }
+                Some(program) => launcher(program, env),
+            }
+        }
+    }
+}
+
+fn launcher(program: &str, env: &Env) -> Reach {
+    let found = if program.contains('/') {
+        std::path::Path::new(program).is_file()
+    } else {
+        env("PATH")
+            .unwrap_or_default()
+            .split(':')
+            .any(|dir| std::path::Path::new(dir).join(program).is_file())
+    };
+    if found {
+        Reach::Reached
+    } else {
+        Reach::Unreached(format!("the program {program} is not on PATH"))
+    }
+}
+
+/// A connection is proof enough: endpoints differ in which paths they answer without work. Behind
+/// a proxy the endpoint itself can't be asked; then the first attempt is the proof.
+async fn endpoint_answers(url: &str) -> Reach {
+    let Ok(url) = url::Url::parse(url) else {
+        return Reach::Unreached("its base-url is not valid".to_owned());
+    };
+    let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
+        return Reach::Unreached("its base-url names no host".to_owned());
+    };
+    if reqwest_uses_proxy() {
+        return Reach::Reached;
+    }
+    let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+    let connect = tokio::net::TcpStream::connect((host.as_str(), port));
+    match tokio::time::timeout(REACH_TIMEOUT, connect).await {
+        Ok(Ok(_)) => Reach::Reached,
+        Ok(Err(error)) => Reach::Unreached(format!("{host}:{port} does not answer: {error}")),
+        Err(_) => Reach::Unreached(format!("{host}:{port} does not answer in 5 s")),
+    }
+}
+
+fn reqwest_uses_proxy() -> bool {
+    ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]
+        .iter()
+        .any(|name| std::env::var_os(name).is_some_and(|v| !v.is_empty()))
+}

@@ -1,0 +1,126 @@
+//! The first act of every cycle: make the ledger agree with what git and the forge really show.
+//! Claims of dead owners end, merged and closed pull requests are followed, and effects whose
+//! confirmation was lost are found again.
+
+use super::context::Cycle;
+use super::{CycleError, holder, names};
+use crate::forge::{Alive, Forge, State};
+use crate::ledger::{Burn, Claim, EventKind, Landing, Run};
+use crate::model::{NodeId, Outcome, Usage};
+
+/// Ends the claims of owners that are dead, or whose lease is over and that can't be asked.
+///
+/// # Errors
+/// When the ledger fails.
+pub(super) async fn release_dead_claims(
+    journal: &super::Journal,
+    forge: &dyn Forge,
+    now: jiff::Timestamp,
+) -> Result<usize, CycleError> {
+    let claims: Vec<(NodeId, Claim)> = {
+        let run = journal.state();
+        run.nodes.iter().filter_map(|(id, n)| Some((id.clone(), n.claim.clone()?))).collect()
+    };
+    let mut events = Vec::new();
+    for (node, claim) in claims {
+        let alive = holder::alive(&claim.holder, forge).await;
+        let why = match alive {
+            Alive::Yes => continue,
+            Alive::No => "its owner is dead",
+            Alive::Unknown if claim.lease_until < now => "its lease is over",
+            Alive::Unknown => continue,
+        };
+        tracing::info!(%node, attempt = %claim.attempt, "claim released: {why}");
+        events.push(end_of_dead_claim(&node, &claim, why));
+    }
+    let released = events.len();
+    if released > 0 {
+        journal.write(events).await?;
+    }
+    Ok(released)
+}
+
+/// A claim that never started work is just given back; started work counts against the
+/// infrastructure budget, so that a node which kills its process cannot do so for ever.
+pub(super) fn end_of_dead_claim(node: &NodeId, claim: &Claim, why: &str) -> EventKind {
+    match &claim.started {
+        None => EventKind::Released {
+            node: node.clone(),
+            owner: claim.owner.clone(),
+            reason: why.to_owned(),
+        },
+        Some(pool) => EventKind::AttemptEnded {
+            node: node.clone(),
+            attempt: claim.attempt,
+            owner: claim.owner.clone(),
+            pool: pool.clone(),
+            outcome: Outcome::Transient,
+            burn: Burn::Infrastructure,
+            detail: format!("The attempt was cut off: {why}."),
+            usage: Usage::default(),
+            quarantine: None,
+            conflicts_with: Vec::new(),
+        },
+    }
+}
+
+/// Reads what became of our pull requests, and books what the ledger does not know yet.
+///
+/// # Errors
+/// When the forge or the ledger fails.
+pub(super) async fn follow_pull_requests(cycle: &Cycle) -> Result<(), CycleError> {
+    if !has_open_business(&cycle.journal.state()) {
+        return Ok(());
+    }
+    let prefix = names::run_prefix(&cycle.config.pull_requests.branch_prefix, cycle.run_id());
+    let found = cycle.forge.pull_requests(&prefix).await?;
+    let mut events = Vec::new();
+    {
+        let run = cycle.journal.state();
+        for pr in &found {
+            let Some(node) = pr
+                .head
+                .strip_prefix(&prefix)
+                .and_then(|id| NodeId::new(id).ok())
+                .filter(|id| cycle.plan.node(id).is_some())
+            else {
+                continue;
+            };
+            let known = run.nodes.get(&node).and_then(|n| n.pr.as_ref());
+            let accepted =
+                run.nodes.get(&node).is_some_and(|n| matches!(n.landing, Landing::Accepted { .. }));
+            if known.is_none() && accepted {
+                events.push(EventKind::PrOpened {
+                    node: node.clone(),
+                    number: pr.number,
+                    url: pr.url.clone(),
+                    branch: pr.head.clone(),
+                    base: pr.base.clone(),
+                });
+            } else if known.is_none_or(|k| k.number != pr.number || k.end.is_some()) {
+                continue;
+            }
+            match pr.state {
+                State::Open => {}
+                State::Merged => events.push(EventKind::PrMerged {
+                    node,
+                    number: pr.number,
+                    commit: pr.merge_commit.clone().unwrap_or_else(|| pr.head_commit.clone()),
+                }),
+                State::Closed => events.push(EventKind::PrClosed { node, number: pr.number }),
+            }
+        }
+    }
+    if !events.is_empty() {
+        cycle.journal.write(events).await?;
+    }
+    Ok(())
+}
+
+/// Whether anything of the run can be on the forge without an end in the ledger.
+fn has_open_business(run: &Run) -> bool {
+    run.nodes.values().any(|n| {
+        matches!(n.landing, Landing::Accepted { .. })
+            && n.pr.as_ref().is_none_or(|pr| pr.end.is_none())
+    })
+}

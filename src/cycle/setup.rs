@@ -1,0 +1,286 @@
+//! From options to the parts of a cycle: configuration, repository, remote, store, forge.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+use super::context::{BaseHead, Cycle, ReadyPool, Recheck};
+use super::error::blocking;
+use super::open::Given;
+use super::pools::Env;
+use super::{Clock, CycleError, Journal, holder, names};
+use crate::config::{Config, StateStore};
+use crate::forge::Forge;
+use crate::forge::LocalForge;
+use crate::git::{GitError, Oid, Remote, parse_oid};
+use crate::ledger::{EventKind, Holder, Landing};
+use crate::model::{CycleId, Plan, PoolId, RunId};
+use crate::store::{DirectoryStore, Store};
+use crate::workspace::{Verifier, VerifySettings, Workspace};
+
+/// Time kept free at the end of a job for the checkpoint.
+const CHECKPOINT_RESERVE: SignedDuration = SignedDuration::from_secs(30);
+
+/// How long a cycle works where neither option nor configuration says: below the six hours of a
+/// hosted job.
+const DEFAULT_TIME_BUDGET: Duration = Duration::from_secs(5 * 3_600);
+
+/// Where pull requests, issues and comments live.
+#[derive(Clone)]
+pub enum Place {
+    /// A folder of this machine.
+    Local(PathBuf),
+    /// Something that the caller connected.
+    Forge(Arc<dyn Forge>),
+}
+
+/// What a cycle is told.
+#[derive(Clone)]
+pub struct Options {
+    /// The checkout.
+    pub repo: PathBuf,
+    /// The configuration.
+    pub config: Config,
+    /// Where to push; the checkout's `origin`, else the checkout itself, where absent.
+    pub remote: Option<Remote>,
+    /// Where pull requests go.
+    pub place: Place,
+    /// Folder for object store, worktrees and scratch files, outside the checkout.
+    pub work_root: PathBuf,
+    /// Findings beside the configured ones.
+    pub given: Given,
+    /// Go on with this run only.
+    pub run_id: Option<RunId>,
+    /// How long the cycle may work.
+    pub time_budget: Option<Duration>,
+    /// Go on although a pause says to wait.
+    pub resume: bool,
+    /// The workflow run, on Actions.
+    pub holder: Holder,
+    /// Reads environment variables.
+    pub env: Arc<Env>,
+    /// The time at the start.
+    pub clock: Clock,
+}
+
+/// Everything that does not depend on the run.
+pub(super) struct Parts {
+    pub options: Options,
+    pub config: Config,
+    pub clock: Clock,
+    pub cycle_id: CycleId,
+    pub store: Arc<dyn Store>,
+    pub forge: Arc<dyn Forge>,
+    pub workspace: Workspace,
+    pub remote: Remote,
+    pub base: BaseHead,
+    pub scratch: TempDir,
+    pub deadline: Timestamp,
+}
+
+pub(super) async fn prepare(options: Options) -> Result<Parts, CycleError> {
+    let clock = options.clock.clone();
+    let config = options.config.clone();
+    let (root, repo) = (options.work_root.clone(), options.repo.clone());
+    let (given_remote, base) = (options.remote.clone(), config.base.clone());
+    let (workspace, remote, base) = blocking(move || {
+        let workspace = Workspace::open(&root, &repo)?;
+        let remote = match given_remote {
+            Some(remote) => remote,
+            None => Remote::origin_of(workspace.repository())?,
+        };
+        let base = fetch_base(&workspace, &remote, base.as_deref())?;
+        Ok::<_, CycleError>((workspace, remote, base))
+    })
+    .await?;
+    let store: Arc<dyn Store> = match config.state.store {
+        StateStore::Branch => Arc::new(DirectoryStore::new(options.work_root.join("state"))),
+        StateStore::Directory => {
+            let path = config
+                .state
+                .path
+                .as_deref()
+                .map_or_else(|| options.work_root.join("state"), |p| options.repo.join(p));
+            Arc::new(DirectoryStore::new(path))
+        }
+        StateStore::Artifact => {
+            return Err(CycleError::input(
+                "`state: artifact` is not supported by this version",
+                "use `state: branch`",
+            ));
+        }
+    };
+    let forge: Arc<dyn Forge> = match &options.place {
+        Place::Local(folder) => Arc::new(LocalForge::new(folder.clone())),
+        Place::Forge(forge) => forge.clone(),
+    };
+    let scratch = tempfile::Builder::new()
+        .prefix("cycle-")
+        .tempdir_in(&options.work_root)
+        .map_err(|e| CycleError::io("cannot make a scratch folder", e))?;
+    let deadline = deadline(&options, clock.now());
+    let cycle_id = CycleId::new(format!("c-{:016x}", fastrand::u64(..)))
+        .map_err(|e| CycleError::Internal(e.to_string()))?;
+    Ok(Parts {
+        options,
+        config,
+        clock,
+        cycle_id,
+        store,
+        forge,
+        workspace,
+        remote,
+        base,
+        scratch,
+        deadline,
+    })
+}
+
+fn deadline(options: &Options, now: Timestamp) -> Timestamp {
+    let configured = options.config.dispatch.time_budget.map(|d| d.get());
+    let budget = options.time_budget.or(configured).unwrap_or(DEFAULT_TIME_BUDGET);
+    let budget = SignedDuration::try_from(budget).unwrap_or(SignedDuration::from_hours(5));
+    // The reserve never eats more than a tenth of a short budget.
+    let reserve = CHECKPOINT_RESERVE.min(budget / 10);
+    now.checked_add(budget - reserve).unwrap_or(now)
+}
+
+/// Looks up the base branch on the remote and brings its head here.
+fn fetch_base(
+    workspace: &Workspace,
+    remote: &Remote,
+    wanted: Option<&str>,
+) -> Result<BaseHead, CycleError> {
+    let store = workspace.store();
+    let branch = match wanted {
+        Some(branch) => branch.to_owned(),
+        None => remote.default_branch(store)?.ok_or_else(|| {
+            CycleError::input(
+                "the remote has no default branch",
+                "push a branch first, or name it as `base` in the configuration",
+            )
+        })?,
+    };
+    let full = names::full(&branch);
+    let there = remote.ls_remote(store, &[&full])?;
+    let Some(commit) = there.get(&full).copied() else {
+        return Err(CycleError::input(
+            format!("the base branch '{branch}' does not exist on the remote"),
+            "correct `base` in the configuration, or push the branch",
+        ));
+    };
+    if !store.has(commit) {
+        remote.fetch(store, &[&format!("+{full}:refs/overhaul/base/{branch}")])?;
+    }
+    Ok(BaseHead { branch, commit })
+}
+
+impl Parts {
+    /// Opens the ledger of a run.
+    pub(super) async fn journal(&self, run: RunId) -> Result<Journal, CycleError> {
+        Ok(Journal::open(self.store.clone(), run, self.cycle_id.clone(), self.clock.clone())
+            .await?)
+    }
+
+    /// Joins the parts and a run.
+    pub(super) async fn cycle(
+        &self,
+        journal: Journal,
+        plan: Plan,
+        pools: BTreeMap<PoolId, ReadyPool>,
+        cancel: CancellationToken,
+    ) -> Result<Cycle, CycleError> {
+        let own = self.options.holder.clone();
+        let this = holder::this_process(own.workflow_run, own.workflow_attempt);
+        let rechecks = self
+            .config
+            .findings
+            .iter()
+            .filter(|s| !s.recheck.is_empty())
+            .filter_map(|s| Some(Recheck { source: s.file.clone()?, argv: s.recheck.clone() }))
+            .collect();
+        Ok(Cycle {
+            config: self.config.clone(),
+            clock: self.clock.clone(),
+            holder: this,
+            journal,
+            plan: Arc::new(plan),
+            base: self.base.clone(),
+            remote: self.remote.clone(),
+            verifier: Verifier::new(self.workspace.clone(), VerifySettings::default())?,
+            workspace: self.workspace.clone(),
+            forge: self.forge.clone(),
+            pools,
+            rechecks,
+            scratch: self.scratch.path().to_path_buf(),
+            deadline: self.deadline,
+            cancel,
+            integration: tokio::sync::Mutex::new(self.base.commit),
+        })
+    }
+}
+
+/// Brings the commits of accepted nodes here. One that is nowhere any more was lost with its
+/// machine before it was kept anywhere: its node goes back to work, and never counts as done.
+pub(super) async fn restore_commits(cycle: &Cycle) -> Result<(), CycleError> {
+    let run = cycle.journal.state().clone();
+    let (repo, remote, run_id) =
+        (cycle.repo().clone(), cycle.remote.clone(), cycle.run_id().clone());
+    let wanted: Vec<(crate::model::NodeId, Oid)> = run
+        .nodes
+        .iter()
+        .filter(|(_, n)| n.pr.as_ref().is_none_or(|pr| pr.end.is_none()))
+        .filter_map(|(id, n)| match &n.landing {
+            Landing::Accepted { receipt, .. } => Some((id.clone(), receipt.commit.clone())),
+            _ => None,
+        })
+        .map(|(id, commit)| Ok((id, parse_oid(&commit)?)))
+        .collect::<Result<_, GitError>>()?;
+    let branches = names::run_prefix(&cycle.config.pull_requests.branch_prefix, &run_id);
+    let lost = blocking(move || {
+        if wanted.iter().all(|(_, commit)| repo.has(*commit)) {
+            return Ok::<_, GitError>(Vec::new());
+        }
+        let keep = format!("refs/overhaul/keep/{run_id}/");
+        let heads = names::full(&branches);
+        remote.fetch(
+            &repo,
+            &[
+                &format!("+{keep}*:{keep}*"),
+                &format!("+{heads}*:refs/overhaul/branches/{branches}*"),
+            ],
+        )?;
+        Ok(wanted.into_iter().filter(|(_, c)| !repo.has(*c)).map(|(id, _)| id).collect())
+    })
+    .await?;
+    if lost.is_empty() {
+        return Ok(());
+    }
+    let events = lost
+        .into_iter()
+        .map(|node| EventKind::Reopened {
+            node,
+            reason: "Its accepted commit was lost with the machine that made it.".to_owned(),
+        })
+        .collect();
+    cycle.journal.write(events).await?;
+    Ok(())
+}
+
+/// The default folder for worktrees: outside the checkout, one per checkout.
+#[must_use]
+pub fn default_work_root(repo: &Path, env: &Env) -> PathBuf {
+    let canonical = repo.canonicalize().unwrap_or_else(|_| repo.to_path_buf());
+    let digest = crate::model::hex_digest([canonical.as_os_str().as_encoded_bytes()]);
+    let short = digest.get(..16).unwrap_or(&digest).to_owned();
+    let cache = env("RUNNER_TEMP")
+        .or_else(|| env("XDG_CACHE_HOME"))
+        .or_else(|| env("HOME").map(|home| format!("{home}/.cache")))
+        .unwrap_or_else(|| "/tmp".to_owned());
+    Path::new(&cache).join("overhaul").join(short)
+}

@@ -1,0 +1,152 @@
+//! The run as people and machines look at it: computed from the ledger, stored nowhere.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::setup::{self, Options};
+use super::{CycleError, close, open};
+use crate::ledger::{
+    AttemptBudget, DependsOn, FrictionRecord, PauseRecord, PrEnd, Run, node_states,
+};
+use crate::model::{NodeId, PoolId, RunId, Usage};
+
+/// One node for people.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct NodeStatus {
+    /// Its id.
+    pub id: NodeId,
+    /// Its title.
+    pub title: String,
+    /// Its state, in the words of the ledger.
+    pub state: String,
+    /// Attempts so far.
+    pub attempts: u32,
+    /// Address of its pull request.
+    pub pull_request: Option<String>,
+    /// Why the last attempt was refused.
+    pub last_failure: Option<String>,
+}
+
+/// One pool for people.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct PoolStatus {
+    /// Its id.
+    pub id: PoolId,
+    /// One phrase.
+    pub state: String,
+    /// Consumption in this run.
+    pub usage: Usage,
+}
+
+/// A run for people and machines.
+#[derive(Debug, Clone, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct RunStatus {
+    /// `None`: there is no run yet.
+    pub run_id: Option<RunId>,
+    /// `open`, `paused`, `cancelled` or `closed`.
+    pub state: String,
+    /// Nodes by state.
+    pub counts: BTreeMap<String, usize>,
+    /// Every node, in plan order.
+    pub nodes: Vec<NodeStatus>,
+    /// Pools that the ledger knows something of.
+    pub pools: Vec<PoolStatus>,
+    /// The pause.
+    pub pause: Option<PauseRecord>,
+    /// What went wrong and how to mend it.
+    pub friction: Vec<FrictionRecord>,
+    /// Consumption of the run.
+    pub usage: Usage,
+    /// The last sign of life of a cycle.
+    pub heartbeat: Option<Timestamp>,
+    /// Events in the ledger.
+    pub events: usize,
+}
+
+/// Reads the newest run, or the one that was asked for.
+///
+/// # Errors
+/// When the configuration, the store or git fails.
+pub async fn run_status(options: Options) -> Result<RunStatus, CycleError> {
+    let parts = setup::prepare(options).await?;
+    let (open, runs, _) = open::open_run(&parts.store).await?;
+    let wanted = parts.options.run_id.clone().or(open).or_else(|| runs.last().cloned());
+    let Some(id) = wanted else { return Ok(RunStatus::default()) };
+    let journal = parts.journal(id).await?;
+    let plan = open::load_plan(&journal).await?;
+    let max = &parts.config.dispatch.max_attempts;
+    let budget = AttemptBudget { contract: max.contract, infrastructure: max.infrastructure };
+    let run = journal.state().clone();
+    let states = node_states(&run, &plan, budget, DependsOn::default());
+    let nodes = plan
+        .nodes
+        .iter()
+        .map(|node| {
+            let record = run.nodes.get(&node.id).cloned().unwrap_or_default();
+            NodeStatus {
+                id: node.id.clone(),
+                title: node.title.clone(),
+                state: states.get(&node.id).map(|s| close::state_word(*s)).unwrap_or_default(),
+                attempts: record.attempts,
+                pull_request: record.pr.map(|pr| match pr.end {
+                    None => pr.url,
+                    Some(PrEnd::Merged(_)) => format!("{} (merged)", pr.url),
+                    Some(PrEnd::Closed) => format!("{} (closed)", pr.url),
+                }),
+                last_failure: record.failures.last().map(|f| f.detail.clone()),
+            }
+        })
+        .collect();
+    Ok(RunStatus {
+        run_id: run.id.clone(),
+        state: run_state(&run).to_owned(),
+        counts: close::counts(&states),
+        nodes,
+        pools: pools(&run, parts.clock.now()),
+        pause: run.pause.clone(),
+        friction: run.friction.clone(),
+        usage: run.usage,
+        heartbeat: run.heartbeat,
+        events: run.events,
+    })
+}
+
+fn run_state(run: &Run) -> &'static str {
+    if run.closed.is_some() {
+        "closed"
+    } else if run.cancelled.is_some() {
+        "cancelled"
+    } else if run.pause.is_some() {
+        "paused"
+    } else {
+        "open"
+    }
+}
+
+fn pools(run: &Run, now: Timestamp) -> Vec<PoolStatus> {
+    run.pools
+        .iter()
+        .map(|(id, record)| {
+            let outcome = |o| {
+                let word = serde_json::to_value::<crate::model::Outcome>(o).ok();
+                word.and_then(|v| v.as_str().map(|s| s.replace('_', " "))).unwrap_or_default()
+            };
+            let state = match (&record.settled, &record.paused) {
+                (Some(s), _) if s.until.is_none_or(|u| u > now) => match s.until {
+                    Some(until) => format!("out ({}) until {until}", outcome(s.outcome)),
+                    None => format!("out ({}) until `unsettle {id}`", outcome(s.outcome)),
+                },
+                (_, Some(p)) if p.until > now => {
+                    format!("waits ({}) until {}", outcome(p.outcome), p.until)
+                }
+                _ => "usable".to_owned(),
+            };
+            PoolStatus { id: id.clone(), state, usage: record.usage }
+        })
+        .collect()
+}
