@@ -1,0 +1,140 @@
+//! Whole cycles through the real binary: what lands, what does not, and what is kept.
+
+use crate::support::{World, config, findings, git};
+
+/// Three files with a finding each, and a worker that upper-cases what it is told to.
+fn world(worker: &str, verify: &str, more: &str) -> World {
+    let world = World::new(&[("a.txt", "a\n"), ("b.txt", "b\n"), ("c.txt", "c\n")]);
+    let script = world.write("worker.sh", worker);
+    world.write("overhaul.yml", &config(&script, verify, more));
+    world.write(
+        "findings.json",
+        &findings(&[("A", "a.txt", "fix a"), ("B", "b.txt", "fix b"), ("C", "c.txt", "fix c")]),
+    );
+    world
+}
+
+const UPPER: &str = "shift\nfor f in \"$@\"; do tr a-z A-Z < \"$f\" > \"$f.new\" && mv \"$f.new\" \"$f\"; done\n";
+
+#[test]
+fn every_accepted_node_becomes_one_branch_and_one_pull_request() {
+    let world = world(UPPER, "true", "");
+    let cycle = world.next_step();
+    assert_eq!(cycle.status(), "waiting", "{}", cycle.stderr);
+    assert_eq!(cycle.nodes("in_review"), 3);
+    assert_eq!(world.pulls().len(), 3);
+    let run = cycle.report["run-id"].as_str().unwrap().to_owned();
+    for (node, file, text) in [("N-001", "a.txt", "A\n"), ("N-002", "b.txt", "B\n")] {
+        assert_eq!(world.show(&format!("overhaul/{run}/{node}"), file), text);
+    }
+    // Each branch holds its own node's change and nothing else.
+    assert_eq!(world.show(&format!("overhaul/{run}/N-001"), "b.txt"), "b\n");
+}
+
+#[test]
+fn a_rerun_is_a_no_op() {
+    let world = world(UPPER, "true", "");
+    world.next_step();
+    let (branches, pulls) = (world.branches(), world.pulls());
+    let again = world.next_step();
+    assert_eq!((again.status(), again.report["attempts"].as_u64()), ("waiting", Some(0)));
+    assert_eq!(world.branches().keys().collect::<Vec<_>>(), branches.keys().collect::<Vec<_>>());
+    assert_eq!(world.pulls(), pulls);
+}
+
+#[test]
+fn exit_0_without_a_change_is_a_failed_attempt() {
+    let world = world("exit 0\n", "true", "");
+    let cycle = world.next_step();
+    assert_eq!(cycle.nodes("failed"), 3, "{}", cycle.stderr);
+    assert!(world.pulls().is_empty());
+    let why = world.node("N-001")["last-failure"].as_str().unwrap().to_owned();
+    assert!(why.contains("changed nothing"), "{why}");
+}
+
+#[test]
+fn a_retry_starts_a_new_attempt_and_calls_the_worker_again() {
+    let world = world("echo called >> \"$HOME/../../../../calls\" 2>/dev/null; echo x > \"$2.other\"\n", "true", "");
+    world.next_step();
+    assert_eq!(world.node("N-001")["attempts"], 2, "the contract budget is two attempts");
+    let out = world.run(&["retry", "N-001"]);
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    world.next_step();
+    assert_eq!(world.node("N-001")["attempts"], 4, "a retry works again, with new numbers");
+}
+
+#[test]
+fn verify_runs_on_the_exact_tree_and_refuses_what_breaks_it() {
+    // The worker leaves an untracked helper that the commit does not hold because it is ignored.
+    let world = World::new(&[("a.txt", "a\n"), (".gitignore", "helper\n")]);
+    let script = world.write("worker.sh", "echo ok > helper; echo A > a.txt\n");
+    world.write("overhaul.yml", &config(&script, "test -e helper || ! grep -q A a.txt", ""));
+    world.write("findings.json", &findings(&[("A", "a.txt", "fix a")]));
+    let cycle = world.next_step();
+    assert_eq!(cycle.nodes("failed"), 1, "{}", cycle.stderr);
+    let why = world.node("N-001")["last-failure"].as_str().unwrap().to_owned();
+    assert!(why.contains("Verify command `check` failed"), "{why}");
+}
+
+#[test]
+fn one_nodes_failure_never_touches_anothers() {
+    let world = world("case \"$1\" in N-002) exit 3;; esac\n shift\nfor f in \"$@\"; do echo X > \"$f\"; done\n", "true", "");
+    let cycle = world.next_step();
+    assert_eq!((cycle.nodes("in_review"), cycle.nodes("failed")), (2, 1), "{}", cycle.stderr);
+}
+
+#[test]
+fn out_of_scope_changes_are_refused_and_kept_for_people() {
+    let world = world("echo X > \"$2\"; echo evil > README.md\n", "true", "");
+    let cycle = world.next_step();
+    assert_eq!(cycle.nodes("failed"), 3, "{}", cycle.stderr);
+    let why = world.node("N-001")["last-failure"].as_str().unwrap().to_owned();
+    assert!(why.contains("README.md"), "{why}");
+    assert!(world.branches().keys().all(|b| !b.contains("N-00")));
+}
+
+#[test]
+fn nothing_depends_on_what_is_checked_out() {
+    let world = world(UPPER, "true", "");
+    let checkout = world.path("checkout");
+    git(&checkout, &["checkout", "-q", "-b", "mine"]);
+    std::fs::write(checkout.join("a.txt"), "my own edit\n").unwrap();
+    let cycle = world.next_step();
+    assert_eq!(cycle.nodes("in_review"), 3, "{}", cycle.stderr);
+    assert_eq!(std::fs::read_to_string(checkout.join("a.txt")).unwrap(), "my own edit\n");
+    assert_eq!(git(&checkout, &["rev-parse", "--abbrev-ref", "HEAD"]).trim(), "mine");
+    let run = cycle.report["run-id"].as_str().unwrap().to_owned();
+    assert_eq!(world.show(&format!("overhaul/{run}/N-001"), "a.txt"), "A\n");
+}
+
+#[test]
+fn people_merge_and_close_and_the_run_closes_with_evidence() {
+    let world = world(UPPER, "grep -q . a.txt", "");
+    let first = world.next_step();
+    let run = first.report["run-id"].as_str().unwrap().to_owned();
+    // One is merged for real, two are closed.
+    let work = world.path("people");
+    git(world.dir.path(), &["clone", "-q", "remote.git", "people"]);
+    git(&work, &["merge", "-q", "--no-ff", "-m", "merge", &format!("origin/overhaul/{run}/N-001")]);
+    git(&work, &["push", "-q", "origin", "main"]);
+    for (name, text) in world.pulls() {
+        let state = if text.contains("/N-001") { "merged" } else { "closed" };
+        let path = world.path("forge/pulls").join(name);
+        std::fs::write(path, text.replacen("state: open", &format!("state: {state}"), 1)).unwrap();
+    }
+    let last = world.next_step();
+    assert_eq!(last.status(), "complete", "{}", last.stderr);
+    assert_eq!((last.nodes("landed"), last.nodes("rejected")), (1, 2));
+    assert_eq!(world.next_step().status(), "idle", "the same findings open no second run");
+}
+
+#[test]
+fn no_findings_is_idle_and_a_broken_file_is_an_error() {
+    let world = world(UPPER, "true", "");
+    world.write("findings.json", &findings(&[]));
+    assert_eq!(world.next_step().status(), "idle");
+    world.write("findings.json", "{\"contract_version\": \"audit-tools/audit-findings/v1\", ");
+    let broken = world.next_step();
+    assert_eq!(broken.code, Some(2), "{}", broken.stderr);
+    assert!(broken.stderr.contains("findings.json"), "{}", broken.stderr);
+}
