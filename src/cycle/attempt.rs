@@ -13,7 +13,7 @@ use super::{CycleError, land};
 use crate::backends::{Attempt, WorkReport};
 use crate::ledger::{Burn, EventKind, Receipt};
 use crate::model::{
-    AttemptNumber, Classification, Finding, Node, NodeId, Outcome, OwnerToken, PoolId, Usage,
+    AttemptNumber, Classification, Finding, Node, NodeId, Outcome, OwnerToken, Usage,
 };
 use crate::workspace::{Quarantine, Slot, quarantine};
 
@@ -22,8 +22,6 @@ use crate::workspace::{Quarantine, Slot, quarantine};
 pub struct Done {
     /// Which node.
     pub node: NodeId,
-    /// On which pool.
-    pub pool: PoolId,
     /// How the backend call ended.
     pub outcome: Outcome,
     /// The reading of a backend failure.
@@ -64,11 +62,9 @@ pub(super) struct Ticket {
 /// When the ledger or the machine fails; the claim then stays for the next cycle to release.
 pub async fn run(cycle: Arc<Cycle>, node: Node, pool: ReadyPool) -> Result<Done, CycleError> {
     let node_id = node.id.clone();
-    let pool_id = pool.pool.id.clone();
     let Some(ticket) = claim(&cycle, node, pool).await? else {
         return Ok(Done {
             node: node_id,
-            pool: pool_id,
             outcome: Outcome::Success,
             classification: None,
             usage: Usage::default(),
@@ -195,7 +191,6 @@ async fn record(
 ) -> Result<Done, CycleError> {
     let mut done = Done {
         node: ticket.node.id.clone(),
-        pool: ticket.pool.pool.id.clone(),
         outcome: report.outcome,
         classification: report.classification.clone(),
         usage: report.usage,

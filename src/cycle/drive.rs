@@ -57,7 +57,7 @@ async fn run(
 ) -> Result<Drive, CycleError> {
     let mut drive = Drive::default();
     let mut running: JoinSet<Result<Done, CycleError>> = JoinSet::new();
-    let mut owners: HashMap<Id, (NodeId, PoolId, Timestamp)> = HashMap::new();
+    let mut owners: HashMap<Id, (NodeId, PoolId)> = HashMap::new();
     let limit = usize::try_from(cycle.config.dispatch.concurrent).unwrap_or(usize::MAX).max(1);
     loop {
         let now = cycle.clock.now();
@@ -78,7 +78,7 @@ async fn run(
                         continue;
                     }
                 };
-                owners.insert(task.id(), (node, pool, now));
+                owners.insert(task.id(), (node, pool));
                 drive.started += 1;
                 continue;
             }
@@ -105,12 +105,12 @@ async fn run(
         match ended {
             None => {}
             Some(Ok((id, done))) => {
-                let started = owners.remove(&id).map(|(_, _, at)| at).unwrap_or(now);
-                settle(cycle, scheduler, done?, started, landings).await?;
+                owners.remove(&id);
+                settle(cycle, scheduler, done?, landings).await?;
             }
             Some(Err(panicked)) => {
                 // A panic in one node's task fails that attempt only.
-                if let Some((node, pool, _)) = owners.remove(&panicked.id()) {
+                if let Some((node, pool)) = owners.remove(&panicked.id()) {
                     tracing::error!(%node, %pool, "an attempt ended unexpectedly: {panicked}");
                     give_up_claim(cycle, &node).await?;
                     scheduler.take_out(&node, false);
@@ -139,7 +139,6 @@ async fn settle(
     cycle: &Cycle,
     scheduler: &mut Scheduler,
     done: Done,
-    _started: Timestamp,
     landings: &mpsc::UnboundedSender<NodeId>,
 ) -> Result<(), CycleError> {
     let now = cycle.clock.now();

@@ -77,7 +77,12 @@ pub async fn steer(options: Options, what: Steer, by: &str) -> Result<Steered, C
     let parts = setup::prepare(options).await?;
     let wanted = match parts.options.run_id.clone() {
         Some(id) => Some(id),
-        None => open::open_run(&parts.store).await?.0,
+        None => {
+            let (open, runs, _) = open::open_run(&parts.store).await?;
+            // A node of the run that closed last can be tried again, and that opens it.
+            let last = if matches!(what, Steer::Retry(_)) { runs.last().cloned() } else { None };
+            open.or(last)
+        }
     };
     let Some(id) = wanted else {
         return Err(CycleError::input("there is no open run", "start one with `next-step`"));

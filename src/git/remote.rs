@@ -102,6 +102,8 @@ impl Remote {
     /// # Errors
     /// When its configuration can't be read, or the address is refused by [`Remote::new`].
     pub fn origin_of(repository: &Path) -> Result<Self, GitError> {
+        let repository = Repo::open(repository)?;
+        let repository = repository.dir();
         let asked = Program::new(repository, Path::new("/dev/null"), "config")
             .args(["--get", "remote.origin.url"])
             .run();

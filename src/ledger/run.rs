@@ -300,7 +300,8 @@ impl Run {
             self.unknown_events += 1;
             return Applied::No("written by a newer version");
         }
-        if self.closed.is_some() {
+        // A person who retries a node of a closed run opens it again.
+        if self.closed.is_some() && !matches!(event.kind, EventKind::Retried { .. }) {
             return Applied::No("the run is closed");
         }
         self.apply_known(event)
@@ -521,6 +522,8 @@ impl Run {
                 record.contract_burnt = 0;
                 record.infrastructure_burnt = 0;
                 record.skipped = None;
+                self.closed = None;
+                self.gate = Gate::default();
             }
             EventKind::Skipped { node, by } => {
                 let record = self.record(node);

@@ -8,13 +8,14 @@ fn world(worker: &str, verify: &str, more: &str) -> World {
     let script = world.write("worker.sh", worker);
     world.write("overhaul.yml", &config(&script, verify, more));
     world.write(
-        "findings.json",
+        "checkout/findings.json",
         &findings(&[("A", "a.txt", "fix a"), ("B", "b.txt", "fix b"), ("C", "c.txt", "fix c")]),
     );
     world
 }
 
-const UPPER: &str = "shift\nfor f in \"$@\"; do tr a-z A-Z < \"$f\" > \"$f.new\" && mv \"$f.new\" \"$f\"; done\n";
+const UPPER: &str =
+    "shift\nfor f in \"$@\"; do tr a-z A-Z < \"$f\" > \"$f.new\" && mv \"$f.new\" \"$f\"; done\n";
 
 #[test]
 fn every_accepted_node_becomes_one_branch_and_one_pull_request() {
@@ -54,7 +55,11 @@ fn exit_0_without_a_change_is_a_failed_attempt() {
 
 #[test]
 fn a_retry_starts_a_new_attempt_and_calls_the_worker_again() {
-    let world = world("echo called >> \"$HOME/../../../../calls\" 2>/dev/null; echo x > \"$2.other\"\n", "true", "");
+    let world = world(
+        "echo called >> \"$HOME/../../../../calls\" 2>/dev/null; echo x > \"$2.other\"\n",
+        "true",
+        "",
+    );
     world.next_step();
     assert_eq!(world.node("N-001")["attempts"], 2, "the contract budget is two attempts");
     let out = world.run(&["retry", "N-001"]);
@@ -69,7 +74,7 @@ fn verify_runs_on_the_exact_tree_and_refuses_what_breaks_it() {
     let world = World::new(&[("a.txt", "a\n"), (".gitignore", "helper\n")]);
     let script = world.write("worker.sh", "echo ok > helper; echo A > a.txt\n");
     world.write("overhaul.yml", &config(&script, "test -e helper || ! grep -q A a.txt", ""));
-    world.write("findings.json", &findings(&[("A", "a.txt", "fix a")]));
+    world.write("checkout/findings.json", &findings(&[("A", "a.txt", "fix a")]));
     let cycle = world.next_step();
     assert_eq!(cycle.nodes("failed"), 1, "{}", cycle.stderr);
     let why = world.node("N-001")["last-failure"].as_str().unwrap().to_owned();
@@ -78,7 +83,11 @@ fn verify_runs_on_the_exact_tree_and_refuses_what_breaks_it() {
 
 #[test]
 fn one_nodes_failure_never_touches_anothers() {
-    let world = world("case \"$1\" in N-002) exit 3;; esac\n shift\nfor f in \"$@\"; do echo X > \"$f\"; done\n", "true", "");
+    let world = world(
+        "case \"$1\" in N-002) exit 3;; esac\n shift\nfor f in \"$@\"; do echo X > \"$f\"; done\n",
+        "true",
+        "",
+    );
     let cycle = world.next_step();
     assert_eq!((cycle.nodes("in_review"), cycle.nodes("failed")), (2, 1), "{}", cycle.stderr);
 }
@@ -131,9 +140,12 @@ fn people_merge_and_close_and_the_run_closes_with_evidence() {
 #[test]
 fn no_findings_is_idle_and_a_broken_file_is_an_error() {
     let world = world(UPPER, "true", "");
-    world.write("findings.json", &findings(&[]));
+    world.write("checkout/findings.json", &findings(&[]));
     assert_eq!(world.next_step().status(), "idle");
-    world.write("findings.json", "{\"contract_version\": \"audit-tools/audit-findings/v1\", ");
+    world.write(
+        "checkout/findings.json",
+        "{\"contract_version\": \"audit-tools/audit-findings/v1\", ",
+    );
     let broken = world.next_step();
     assert_eq!(broken.code, Some(2), "{}", broken.stderr);
     assert!(broken.stderr.contains("findings.json"), "{}", broken.stderr);
