@@ -50,19 +50,26 @@ pub(super) fn names_secret(key: &str) -> bool {
 
 /// The text with every key masked.
 pub(super) fn scrub(text: &str) -> String {
-    match KEY.as_ref() {
-        Some(key) => key.replace_all(text, MASK).into_owned(),
-        None => text.to_owned(),
-    }
+    let Some(key) = KEY.as_ref() else { return text.to_owned() };
+    key.replace_all(text, |found: &regex::Captures<'_>| {
+        if found[0].starts_with("://") { format!("://{MASK}@") } else { MASK.to_owned() }
+    })
+    .into_owned()
 }
 
-/// A source line with every key masked, and with the value masked where its name promises a secret.
+/// A source line with every key masked; from the first value on whose name promises a secret, the
+/// rest of the line is.
 pub(super) fn scrub_line(line: &str) -> String {
-    if let Some((name, value)) = line.split_once(':')
-        && !value.trim().is_empty()
-        && names_secret(name.trim().trim_start_matches("- "))
-    {
-        return format!("{name}: {MASK}");
+    for (colon, _) in line.match_indices(':') {
+        let (before, value) = line.split_at(colon);
+        let start = before
+            .trim_end_matches(['"', '\''])
+            .rfind(|c: char| !c.is_alphanumeric() && c != '-' && c != '_')
+            .map_or(0, |i| i + 1);
+        let name = before.get(start..).unwrap_or(before).trim_matches(['"', '\'']);
+        if names_secret(name) && !value[1..].trim().is_empty() {
+            return format!("{}: {MASK}", scrub(before));
+        }
     }
     scrub(line)
 }
@@ -91,6 +98,9 @@ mod tests {
         assert_eq!(scrub_line("    api-key: abc"), "    api-key: (hidden)");
         assert_eq!(scrub_line("    key-env: abc"), "    key-env: abc");
         assert_eq!(scrub_line("    input-tokens-per-minute: 5"), "    input-tokens-per-minute: 5");
+        assert_eq!(scrub_line("- {a: b, 'api-key': x, c: d}"), "- {a: b, 'api-key': (hidden)");
+        assert_eq!(scrub_line("u: https://u:pw@h/v1"), "u: https://(hidden)@h/v1");
+        assert_eq!(scrub_line("é: ü: \"token\": x"), "é: ü: \"token\": (hidden)");
         assert!(looks_generated("a8f5f167f44f4964e6c998dee827110c"));
         assert!(!looks_generated("MY_VERY_LONG_KEY_NAME_2"));
         assert!(names_secret("apiKey") || names_secret("api-key"));

@@ -160,7 +160,10 @@ fn expected(rest: &str, place: &str) -> (String, String) {
         "unit value" => "nothing",
         "map" => "a mapping",
         "sequence" => "a list",
-        other => other,
+        other => ["integer ", "floating point ", "boolean ", "string ", "character "]
+            .iter()
+            .find_map(|kind| other.strip_prefix(kind))
+            .unwrap_or(other),
     };
     let subject = if place.is_empty() { "the file" } else { place };
     let remedy = match (wanted, got) {

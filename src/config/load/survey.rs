@@ -213,3 +213,13 @@ pub(in crate::config) const TOP_KEYS: &[&str] = &[
     "state",
     "report",
 ];
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_top_keys_are_those_of_the_schema() {
+        let schema = serde_json::to_value(crate::config::config_schema()).unwrap();
+        let keys: Vec<&String> = schema["properties"].as_object().unwrap().keys().collect();
+        assert_eq!(keys, super::TOP_KEYS);
+    }
+}
