@@ -5,6 +5,7 @@ mod architecture;
 mod attempts;
 mod classify;
 mod command_workers;
+mod comments;
 mod config;
 mod gateway;
 mod ledger;
