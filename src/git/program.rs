@@ -206,7 +206,7 @@ fn scrub(stderr: &[u8], secrets: &[String]) -> String {
     for secret in secrets.iter().filter(|s| s.len() >= 4) {
         text = text.replace(secret.as_str(), "***");
     }
-    let mut text = hide_userinfo(text.trim());
+    let mut text = crate::model::scrub(&hide_userinfo(text.trim())).into_owned();
     if text.len() > STDERR_KEPT {
         let mut from = text.len() - STDERR_KEPT;
         while !text.is_char_boundary(from) {

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use crate::git::GitError;
+use crate::planning::scope::GlobError;
 use crate::process::ProcessError;
 
 /// A failed workspace operation.
@@ -40,14 +41,9 @@ pub enum WorkspaceError {
     /// [`super::Slot::take_tree`] on a slot that was never reset.
     #[error("the slot shows no commit yet")]
     Empty,
-    /// A glob of the policy can't be read.
-    #[error("the pattern '{pattern}' can't be read: {reason}")]
-    Pattern {
-        /// The pattern.
-        pattern: String,
-        /// Why.
-        reason: String,
-    },
+    /// A glob of the policy or the scope can't be read.
+    #[error(transparent)]
+    Glob(#[from] GlobError),
     /// The cycle was cancelled meanwhile.
     #[error("cancelled")]
     Cancelled,

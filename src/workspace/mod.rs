@@ -35,7 +35,7 @@ pub use error::WorkspaceError;
 pub use integrate::{Integrated, Integration, Quarantine, integrate, quarantine, stacked_base};
 pub use pool::Workspace;
 pub use proof::{Proof, Recheck, compare, recheck};
-pub use scope::{DEFAULT_PROTECTED, Reason, ScopePolicy, Violation, check};
+pub use scope::{Reason, ScopePolicy, Violation, check};
 pub use slot::Slot;
 pub use take::{TakeLimits, Taken};
 pub use verify::{CheckResult, Verdict, Verified, Verifier, VerifySettings, toolchain_env};

@@ -1,57 +1,25 @@
 //! The write scope, from the difference of two trees and not from anybody's word.
 
 use std::collections::HashSet;
-use std::ffi::OsStr;
 use std::fmt;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-
-use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 use crate::git::{Change, ChangeKind, Mode, Oid, Repo};
-use crate::model::ScopeEntry;
+use crate::model::{ScopeEntry, SecretKind, find_secret};
+use crate::planning::scope::{Protection, Scope};
 
 use super::WorkspaceError;
 use super::symlink::{Target, resolve};
-
-/// Paths that no node may change unless a person allowed it: what runs with the repository's
-/// rights, who must review, and what pins other people's code. Letter case does not matter.
-pub const DEFAULT_PROTECTED: &[&str] = &[
-    ".github/**",
-    "**/CODEOWNERS",
-    "**/Cargo.lock",
-    "**/package-lock.json",
-    "**/npm-shrinkwrap.json",
-    "**/yarn.lock",
-    "**/pnpm-lock.yaml",
-    "**/bun.lock",
-    "**/bun.lockb",
-    "**/deno.lock",
-    "**/poetry.lock",
-    "**/uv.lock",
-    "**/pdm.lock",
-    "**/Pipfile.lock",
-    "**/composer.lock",
-    "**/Gemfile.lock",
-    "**/go.sum",
-    "**/mix.lock",
-    "**/flake.lock",
-    "**/pubspec.lock",
-    "**/Podfile.lock",
-    "**/Package.resolved",
-    "**/packages.lock.json",
-    "**/gradle.lockfile",
-];
 
 /// What a node's tree may differ in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScopePolicy {
     /// The node's write scope.
     pub writes: Vec<ScopeEntry>,
-    /// Globs of protected paths; see [`DEFAULT_PROTECTED`].
+    /// Globs of protected paths, beside the fixed ones of [`crate::planning::scope`].
     pub protected: Vec<String>,
-    /// Exceptions from `protected` that the policy makes (a lockfile, say). Still in scope only
-    /// where `writes` says so.
+    /// May lockfiles change?
+    pub allow_lockfiles: bool,
+    /// Exceptions from what is protected. An allowed path must still be in `writes`.
     pub allow: Vec<ScopeEntry>,
     /// Largest file after the change, bytes.
     pub max_file_bytes: u64,
@@ -62,7 +30,8 @@ impl Default for ScopePolicy {
     fn default() -> Self {
         Self {
             writes: Vec::new(),
-            protected: DEFAULT_PROTECTED.iter().map(|glob| (*glob).to_owned()).collect(),
+            protected: Vec::new(),
+            allow_lockfiles: false,
             allow: Vec::new(),
             max_file_bytes: super::TakeLimits::default().file_bytes,
         }
@@ -104,7 +73,7 @@ pub enum Reason {
     /// Added text that looks like a credential.
     Secret {
         /// Which kind.
-        kind: String,
+        kind: SecretKind,
     },
 }
 
@@ -129,7 +98,7 @@ impl fmt::Display for Violation {
             Reason::Submodule => write!(f, "'{path}' is a submodule"),
             Reason::ModeChange => write!(f, "'{path}' changed its mode or type"),
             Reason::TooLarge { bytes } => write!(f, "'{path}' is too large ({bytes} bytes)"),
-            Reason::Secret { kind } => write!(f, "'{path}' would add a secret ({kind})"),
+            Reason::Secret { kind } => write!(f, "'{path}' would add a secret ({})", named(*kind)),
         }
     }
 }
@@ -145,19 +114,19 @@ pub fn check(
     tree: Oid,
     policy: &ScopePolicy,
 ) -> Result<Vec<Violation>, WorkspaceError> {
-    let protected = globs(&policy.protected, true)?;
-    let writes = Matcher::new(&policy.writes)?;
-    let allow = Matcher::new(&policy.allow)?;
+    let protection = Protection::new(&policy.protected, policy.allow_lockfiles)?;
+    let writes = Scope::new(&policy.writes)?;
+    let allow = Scope::new(&policy.allow)?;
     let mut violations = Vec::new();
     for change in repo.diff(base, tree)? {
         let path = &change.path;
-        let reason = if is_git_internal(path, &policy.writes) {
+        let reason = if is_git_internal(path) {
             Some(Reason::GitInternal)
         } else if is_submodule(&change) {
             Some(Reason::Submodule)
         } else if changes_mode(&change) {
             Some(Reason::ModeChange)
-        } else if protected.is_match(as_path(path)) && !allow.matches(path) {
+        } else if protection.covers(path) && !allow.matches(path) {
             Some(Reason::Protected)
         } else if let Some(reason) = content(repo, tree, &change, policy.max_file_bytes)? {
             Some(reason)
@@ -210,53 +179,40 @@ fn content(
 }
 
 /// Looks at the lines that the old file does not have.
-fn added_secret(old: &[u8], new: &[u8]) -> Option<String> {
+fn added_secret(old: &[u8], new: &[u8]) -> Option<SecretKind> {
     let known: HashSet<&[u8]> = old.split(|b| *b == b'\n').collect();
     let added: Vec<u8> = new
         .split(|b| *b == b'\n')
         .filter(|line| !known.contains(line))
         .flat_map(|line| line.iter().copied().chain([b'\n']))
         .collect();
-    find_secret(&String::from_utf8_lossy(&added))
+    find_secret(&added)
 }
 
-/// The kind of credential that a text seems to hold.
-fn find_secret(text: &str) -> Option<String> {
-    // Shapes that their issuers document and that nothing else has.
-    const SHAPES: &[(&str, &str)] = &[
-        ("private key", r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----"),
-        ("GitHub token", r"\b(?:gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{60,})\b"),
-        ("AWS access key", r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"),
-        ("Slack token", r"\bxox[abprs]-[A-Za-z0-9-]{10,}"),
-        ("OpenAI or Anthropic key", r"\bsk-(?:ant-|proj-)?[A-Za-z0-9_-]{32,}"),
-        ("NVIDIA key", r"\bnvapi-[A-Za-z0-9_-]{32,}"),
-        ("Google API key", r"\bAIza[A-Za-z0-9_-]{35}\b"),
-    ];
-    static COMPILED: std::sync::LazyLock<Vec<(&str, regex::Regex)>> =
-        std::sync::LazyLock::new(|| {
-            let compile = |(kind, shape): &(&'static str, &'static str)| {
-                Some((*kind, regex::Regex::new(shape).ok()?))
-            };
-            SHAPES.iter().filter_map(compile).collect()
-        });
-    COMPILED.iter().find(|(_, shape)| shape.is_match(text)).map(|(kind, _)| (*kind).to_owned())
+fn named(kind: SecretKind) -> &'static str {
+    match kind {
+        SecretKind::ApiKey => "an API key",
+        SecretKind::ForgeToken => "a forge token",
+        SecretKind::CloudKey => "a cloud access key",
+        SecretKind::Jwt => "a web token",
+        SecretKind::PrivateKey => "a private key",
+    }
 }
 
 /// Git's own names, and what Windows (short names, trailing dots and blanks, streams) and macOS
-/// (invisible letters) take for them; see `is_ntfs_dotgit` and `is_hfs_dotgit` in git's path.c and
-/// utf8.c. `.gitattributes` can name filters, so only a scope that names it exactly may touch it.
-fn is_git_internal(path: &[u8], writes: &[ScopeEntry]) -> bool {
+/// (invisible letters) take for them; see `is_ntfs_dotgit` in git's path.c and `is_hfs_dotgit` in
+/// its utf8.c.
+fn is_git_internal(path: &[u8]) -> bool {
     path.split(|b| matches!(b, b'/' | b'\\')).any(|component| {
         let name = folded(component);
         let short = |prefix: &str| {
-            name.strip_prefix(prefix).is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+            name.strip_prefix(prefix)
+                .is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
         };
-        let named = |scope: &ScopeEntry| matches!(scope, ScopeEntry::Path(p) if p.as_str().as_bytes() == path);
-        match name.as_str() {
-            ".git" | ".gitmodules" => true,
-            ".gitattributes" => !writes.iter().any(named),
-            _ => short("git~") || short("gitmod~") || short("gitatt~"),
-        }
+        matches!(name.as_str(), ".git" | ".gitmodules")
+            || short("git~")
+            || short("gitmod~")
+            || short("gitatt~")
     })
 }
 
@@ -274,65 +230,9 @@ fn folded(component: &[u8]) -> String {
     text.trim_end_matches(['.', ' ']).to_owned()
 }
 
-fn as_path(path: &[u8]) -> &Path {
-    Path::new(OsStr::from_bytes(path))
-}
-
-fn globs(patterns: &[String], fold_case: bool) -> Result<GlobSet, WorkspaceError> {
-    let failed = |pattern: &str, error: globset::Error| WorkspaceError::Pattern {
-        pattern: pattern.to_owned(),
-        reason: error.to_string(),
-    };
-    let mut set = GlobSetBuilder::new();
-    for pattern in patterns {
-        let glob = GlobBuilder::new(pattern)
-            .literal_separator(true)
-            .case_insensitive(fold_case)
-            .build()
-            .map_err(|error| failed(pattern, error))?;
-        set.add(glob);
-    }
-    set.build().map_err(|error| failed("", error))
-}
-
-/// A write scope made ready.
-struct Matcher {
-    exact: HashSet<Vec<u8>>,
-    folders: Vec<Vec<u8>>,
-    globs: GlobSet,
-}
-
-impl Matcher {
-    fn new(entries: &[ScopeEntry]) -> Result<Self, WorkspaceError> {
-        let mut matcher =
-            Self { exact: HashSet::new(), folders: Vec::new(), globs: GlobSet::empty() };
-        let mut patterns = Vec::new();
-        for entry in entries {
-            match entry {
-                ScopeEntry::Path(path) => {
-                    matcher.exact.insert(path.as_str().as_bytes().to_vec());
-                }
-                ScopeEntry::Folder(path) => {
-                    matcher.folders.push(format!("{}/", path.as_str()).into_bytes());
-                }
-                ScopeEntry::Glob(glob) => patterns.push(glob.clone()),
-            }
-        }
-        matcher.globs = globs(&patterns, false)?;
-        Ok(matcher)
-    }
-
-    fn matches(&self, path: &[u8]) -> bool {
-        self.exact.contains(path)
-            || self.folders.iter().any(|folder| path.starts_with(folder))
-            || self.globs.is_match(as_path(path))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::{added_secret, is_git_internal};
-    use crate::model::{RepoPath, ScopeEntry};
 
     #[test]
     fn names_that_some_system_takes_for_gits_own() {
@@ -349,18 +249,14 @@ mod tests {
             "sub/.GitModules",
             "gitmod~1",
             "a\\.git\\config",
-            ".gitattributes",
         ] {
-            assert!(is_git_internal(path.as_bytes(), &[]), "{path}");
+            assert!(is_git_internal(path.as_bytes()), "{path}");
         }
         for path in
             [".gitignore", ".github/x", "git", "agit~1", ".gitkeep", "git~x", "src/[id].tsx"]
         {
-            assert!(!is_git_internal(path.as_bytes(), &[]), "{path}");
+            assert!(!is_git_internal(path.as_bytes()), "{path}");
         }
-        let named = [ScopeEntry::Path(RepoPath::new("a/.gitattributes").unwrap())];
-        assert!(!is_git_internal(b"a/.gitattributes", &named));
-        assert!(is_git_internal(b"b/.gitattributes", &named));
     }
 
     #[test]

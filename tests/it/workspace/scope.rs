@@ -85,6 +85,8 @@ fn protected_paths_need_a_person() {
     );
     let lenient = ScopePolicy { allow: vec![path("Cargo.lock")], ..everything };
     assert!(!violations(&fixture, line, &lenient).iter().any(|v| v.contains("Cargo.lock")));
+    let lockfiles = ScopePolicy { allow_lockfiles: true, ..policy(&[all()]) };
+    assert_eq!(violations(&fixture, line, &lockfiles).len(), 4);
     // Allowed is not in scope.
     let narrow = ScopePolicy { writes: vec![path("a.txt")], ..lenient };
     assert_eq!(
@@ -129,7 +131,7 @@ fn modes_types_and_git_files_are_refused() {
             "'a.txt' changed its mode or type",
             "'git~1' belongs to git",
             "'run.sh' changed its mode or type",
-            "'src/.gitattributes' belongs to git",
+            "'src/.gitattributes' is protected",
             "'src/lib.txt' changed its mode or type",
         ]
     );
@@ -165,7 +167,7 @@ fn large_files_and_secrets_are_refused() {
     let line = "yes | head -c 101 > big; printf 'k=ghp_%s\\n' aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0dF3hJ6 >> a.txt";
     assert_eq!(
         violations(&fixture, line, &small),
-        ["'a.txt' would add a secret (GitHub token)", "'big' is too large (101 bytes)"]
+        ["'a.txt' would add a secret (a forge token)", "'big' is too large (101 bytes)"]
     );
 }
 
