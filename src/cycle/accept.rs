@@ -9,7 +9,6 @@ use crate::backends::WorkReport;
 use crate::git::Oid;
 use crate::ledger::{CheckRecord, EventKind, FrictionType};
 use crate::model::{FindingId, Outcome};
-use crate::planning::scope;
 use crate::process::Status;
 use crate::workspace::{
     self, CheckResult, ScopePolicy, Slot, TakeLimits, Violation, WorkspaceError,
@@ -286,15 +285,10 @@ fn changed_tree(cycle: &Cycle, ticket: &Ticket, slot: &Slot) -> Option<Oid> {
 
 fn scope_policy(cycle: &Cycle, ticket: &Ticket) -> ScopePolicy {
     let policy = &cycle.config.policy;
-    let mut protected: Vec<String> =
-        scope::ALWAYS_PROTECTED.iter().map(|glob| (*glob).to_owned()).collect();
-    if !cycle.config.planning.allow_lockfiles {
-        protected.extend(scope::LOCKFILES.iter().map(|glob| (*glob).to_owned()));
-    }
-    protected.extend(policy.protected.iter().cloned());
     ScopePolicy {
         writes: ticket.node.writes.clone(),
-        protected,
+        protected: policy.protected.clone(),
+        allow_lockfiles: cycle.config.planning.allow_lockfiles,
         allow: policy.allow.iter().cloned().map(crate::model::ScopeEntry::Glob).collect(),
         max_file_bytes: policy.max_file_bytes,
     }
