@@ -1,1 +1,20 @@
-//! Templates: comments, pull request bodies, dashboard, step summary, HTML report.
+//! Templates: everything that people read on the forge and in the step summary. Small pure
+//! functions from plain views to text, each pinned by a snapshot; [`text`] makes untrusted text
+//! safe, `page` keeps every page within what the forge takes.
+
+mod dashboard;
+pub mod marker;
+mod page;
+mod pause;
+mod pull_request;
+#[cfg(test)]
+mod sample;
+mod summary;
+pub mod text;
+pub mod view;
+
+pub use dashboard::{dashboard, dashboard_title};
+pub use page::{BODY_BUDGET, SUMMARY_BUDGET};
+pub use pause::pause_comment;
+pub use pull_request::{pull_request_body, pull_request_title};
+pub use summary::step_summary;

@@ -1,0 +1,188 @@
+//! The dashboard issue: one per run, edited in place.
+
+use crate::ledger::NodeState;
+
+use super::marker;
+use super::page::Page;
+use super::pause;
+use super::text::{amount, code, count, dollars, inline, minute};
+use super::view::{NodeView, RunView};
+
+/// Node states in the order that people care about, with their headings.
+pub(super) const SECTIONS: &[(NodeState, &str)] = &[
+    (NodeState::Failed, "Failed: needs a person"),
+    (NodeState::Rejected, "Rejected"),
+    (NodeState::InReview, "In review"),
+    (NodeState::Accepted, "Accepted, pull request to come"),
+    (NodeState::Working, "Being worked on"),
+    (NodeState::Claimed, "Claimed"),
+    (NodeState::Ready, "Ready"),
+    (NodeState::Waiting, "Waiting for another node"),
+    (NodeState::Blocked, "Blocked"),
+    (NodeState::Landed, "Landed"),
+    (NodeState::Satisfied, "Nothing to change"),
+    (NodeState::Skipped, "Skipped"),
+];
+
+/// The issue's title.
+#[must_use]
+pub fn dashboard_title(view: &RunView) -> String {
+    format!("overhaul: run {}", view.run)
+}
+
+/// The issue's body.
+#[must_use]
+pub fn dashboard(view: &RunView) -> String {
+    let mut page = Page::body();
+    page.add(&format!("{}\n", marker::dashboard(&view.run)));
+    page.add(&format!("{}\n\n", headline(view)));
+    if let Some(pause) = &view.pause {
+        let (what, ends) = pause::sentences(view, pause);
+        page.add(&format!("## Paused\n\n{what}\n\n{ends}\n\n"));
+        pause::add_nodes(&mut page, pause);
+    }
+    page.add(&ticks(view));
+    page.add_lines(
+        "## Pools\n\n| pool | state | back | context | why |\n|---|---|---|---|---|\n",
+        view.pools.iter().map(pause::pool_row),
+        "pools",
+        30,
+    );
+    page.add(&facts(view));
+    for (state, title) in SECTIONS {
+        let nodes: Vec<&NodeView> = view.nodes.iter().filter(|n| n.state == *state).collect();
+        let head = format!("## {title} ({})\n\n", nodes.len());
+        page.add_lines(&head, nodes.into_iter().map(node_line), "nodes", 60);
+    }
+    page.add_lines(
+        "## Friction\n\n",
+        view.friction.iter().map(|f| {
+            let times = if f.count > 1 { format!(" ({} times)", f.count) } else { String::new() };
+            format!("- {}{times} {}\n", inline(&f.text, 300), inline(&f.remedy, 300))
+        }),
+        "records",
+        100,
+    );
+    page.finish()
+}
+
+/// Progress in one line: a bar and the counts.
+pub(super) fn headline(view: &RunView) -> String {
+    let done = view.nodes.iter().filter(|n| n.state.is_done()).count();
+    let total = view.nodes.len();
+    let filled = (done * 20).checked_div(total).unwrap_or(20);
+    format!(
+        "**{}**: {}{} {done} of {} done",
+        inline(&view.status, 40),
+        "█".repeat(filled),
+        "░".repeat(20 - filled),
+        count(total, "node"),
+    )
+}
+
+/// One node in a list.
+fn node_line(it: &NodeView) -> String {
+    let pull = match &it.pull_request {
+        Some((number, _)) => format!(" #{number}"),
+        None => String::new(),
+    };
+    let pool = it.pool.as_ref().map(|p| format!(", {}", code(&p.0, 80))).unwrap_or_default();
+    let attempts = if it.attempts > 0 {
+        format!(", {}", count(it.attempts as usize, "attempt"))
+    } else {
+        String::new()
+    };
+    let after = if it.depends_on.is_empty() || it.state.is_done() {
+        String::new()
+    } else {
+        let first: Vec<&str> = it.depends_on.iter().take(5).map(|n| n.as_str()).collect();
+        let more = if it.depends_on.len() > 5 { ", …" } else { "" };
+        format!(", after {}{more}", first.join(", "))
+    };
+    let note = it.note.as_ref().map(|n| format!(": {}", inline(n, 200))).unwrap_or_default();
+    format!(
+        "- {}{pull} {} ({}{pool}{attempts}{after}){note}\n",
+        it.id,
+        inline(&it.title, 120),
+        super::pull_request::severity(it.severity),
+    )
+}
+
+fn ticks(view: &RunView) -> String {
+    let mut text =
+        "## Do\n\nA tick acts as the command and is cleared by the next cycle.\n\n".to_owned();
+    if view.pause.is_some() {
+        text.push_str(&marker::tick("resume", "Resume now"));
+    } else if view.nodes.iter().any(|n| !n.state.is_final()) {
+        text.push_str(&marker::tick("pause", "Pause"));
+    }
+    let failed =
+        view.nodes.iter().filter(|n| matches!(n.state, NodeState::Failed | NodeState::Rejected));
+    for node in failed.take(10) {
+        let label = format!("Retry {} {}", node.id, inline(&node.title, 80));
+        text.push_str(&marker::tick(&format!("retry {}", node.id), &label));
+    }
+    text.push_str(&marker::tick("cancel", "Call the run off"));
+    text.push_str("\nOr comment `/overhaul help`.\n\n");
+    text
+}
+
+fn facts(view: &RunView) -> String {
+    let (total, in_nodes, dropped) = view.findings;
+    let budget = view.budget_usd.map(|b| format!(" of {}", dollars(b))).unwrap_or_default();
+    let mut text = format!(
+        "## Facts\n\n| | |\n|---|---|\n\
+         | base branch | {} |\n| findings | {total}: {in_nodes} in nodes, {dropped} dropped |\n\
+         | consumed | {}{budget}; {} tokens in, {} out; {} |\n",
+        code(&view.base_branch, 100),
+        dollars(view.usage.cost_usd),
+        amount(view.usage.input_tokens),
+        amount(view.usage.output_tokens),
+        count(view.usage.requests as usize, "request"),
+    );
+    if let Some(at) = view.heartbeat {
+        let url = view.workflow_url.as_ref().map(|u| format!(" ([log]({u}))")).unwrap_or_default();
+        text.push_str(&format!("| last cycle | {}{url} |\n", minute(at)));
+    }
+    if let Some(at) = view.next_cycle {
+        text.push_str(&format!("| next cycle | about {}; schedules can be late |\n", minute(at)));
+    }
+    for it in &view.ceilings {
+        text.push_str(&format!("| {} | {} of {} |\n", inline(&it.what, 60), it.used, it.limit));
+    }
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{dashboard, dashboard_title};
+    use crate::ledger::PauseCause;
+    use crate::report::marker;
+    use crate::report::page::BODY_BUDGET;
+    use crate::report::sample;
+
+    #[test]
+    fn a_dashboard_reads_well() {
+        let view = sample::run();
+        insta::assert_snapshot!(format!("{}\n====\n{}", dashboard_title(&view), dashboard(&view)));
+    }
+
+    #[test]
+    fn a_paused_one_says_so_first() {
+        let body = dashboard(&sample::paused(PauseCause::NoUsablePool));
+        insta::assert_snapshot!(body);
+        let ticked = marker::ticked(&body.replacen("[ ]", "[x]", 1));
+        assert_eq!(ticked, ["resume"]);
+    }
+
+    #[test]
+    fn ten_thousand_nodes_fit() {
+        let mut view = sample::run();
+        view.nodes = (0..10_000).map(|i| view.nodes[i % view.nodes.len()].clone()).collect();
+        let body = dashboard(&view);
+        assert!(body.chars().count() <= BODY_BUDGET);
+        assert!(body.contains("more nodes"));
+        assert!(body.contains("10000 nodes done"));
+    }
+}

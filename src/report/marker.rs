@@ -1,0 +1,77 @@
+//! The hidden lines by which our objects on the forge are found again.
+
+use crate::ledger::PauseCause;
+use crate::model::{NodeId, RunId};
+
+/// What every marker begins with.
+pub const PREFIX: &str = "<!-- overhaul:";
+
+/// Of a node's pull request.
+#[must_use]
+pub fn node(run: &RunId, node: &NodeId) -> String {
+    format!("{PREFIX}node {run} {node} -->")
+}
+
+/// Of a run's dashboard issue.
+#[must_use]
+pub fn dashboard(run: &RunId) -> String {
+    format!("{PREFIX}dashboard {run} -->")
+}
+
+/// Of the comment about one pause: one comment when it begins or changes cause, none when it is
+/// only seen again. `first_seen` in seconds tells two pauses of one cause apart.
+#[must_use]
+pub fn pause(run: &RunId, cause: PauseCause, first_seen: jiff::Timestamp) -> String {
+    format!("{PREFIX}pause {run} {} {} -->", super::pause::word(cause), first_seen.as_second())
+}
+
+/// Of the one answer to a command in a comment.
+#[must_use]
+pub fn reply(comment: u64, line: u32) -> String {
+    format!("{PREFIX}reply {comment} {line} -->")
+}
+
+/// Whether a text is ours; such comments are never read for commands.
+#[must_use]
+pub fn is_ours(text: &str) -> bool {
+    text.lines().any(|line| line.starts_with(PREFIX))
+}
+
+/// A tick box that acts as a command.
+pub(super) fn tick(command: &str, label: &str) -> String {
+    format!("- [ ] {PREFIX}tick {command} --> {label}\n")
+}
+
+/// The commands whose boxes are ticked in a dashboard's body.
+#[must_use]
+pub fn ticked(body: &str) -> Vec<String> {
+    body.lines()
+        .filter_map(|line| {
+            let rest = line
+                .trim_start()
+                .strip_prefix("- [x] ")
+                .or_else(|| line.trim_start().strip_prefix("- [X] "))?;
+            let (command, _) =
+                rest.strip_prefix(PREFIX)?.strip_prefix("tick ")?.split_once(" -->")?;
+            Some(command.to_owned())
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{is_ours, tick, ticked};
+
+    #[test]
+    fn ticks_are_read_back() {
+        let body = format!("{}{}", tick("resume", "Resume"), tick("retry N-1", "Retry"));
+        assert_eq!(ticked(&body), Vec::<String>::new());
+        assert_eq!(ticked(&body.replacen("[ ]", "[x]", 1)), ["resume"]);
+        assert_eq!(
+            ticked(&body.replace("[ ]", "[X]").replace('\n', "\r\n")),
+            ["resume", "retry N-1"]
+        );
+        assert_eq!(ticked("- [x] `<!-- overhaul:tick cancel -->`"), Vec::<String>::new());
+        assert!(is_ours("<!-- overhaul:x -->\nhi") && !is_ours("quoting `<!-- overhaul:x -->`"));
+    }
+}
