@@ -3,9 +3,11 @@
 //! A store keeps, per run, append-only segments of events and named blobs (plan by digest,
 //! findings, receipts). Every append is a compare-and-swap on the version that was read.
 
+mod branch;
 mod directory;
 mod layout;
 
+pub use branch::{BranchStore, DEFAULT_BRANCH};
 pub use directory::DirectoryStore;
 
 use serde::{Deserialize, Serialize};

@@ -1,10 +1,15 @@
 //! The ledger is kept: one contract for every store.
 
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use overhaul::git::{Expect, Oid, Remote, Repo};
 use overhaul::ledger::{EVENT_VERSION, Event, EventKind};
 use overhaul::model::{CycleId, RunId};
-use overhaul::store::{Batch, DirectoryStore, Store, StoreError, Version};
+use overhaul::store::{
+    Batch, BranchStore, DEFAULT_BRANCH, DirectoryStore, Store, StoreError, Version,
+};
 
 fn run(name: &str) -> RunId {
     RunId::new(name).unwrap()
@@ -193,4 +198,163 @@ fn directory_never_touches_what_is_not_its_own() {
     let store = DirectoryStore::new(&file);
     let error = store.load(&self::run("r-1")).unwrap_err();
     assert!(matches!(error, StoreError::Foreign { .. }), "{error}");
+}
+
+/// A bare remote and, per call of `open`, a clone's worth of local store, as jobs on different
+/// machines have.
+struct Remotes {
+    folder: tempfile::TempDir,
+    opened: AtomicUsize,
+}
+
+impl Remotes {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Repo::create(&folder.path().join("remote.git"), None).unwrap();
+        Self { folder, opened: AtomicUsize::new(0) }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("remote.git")
+    }
+
+    fn repo(&self) -> Repo {
+        Repo::open(&self.path()).unwrap()
+    }
+
+    fn local(&self) -> (Repo, Remote) {
+        let count = self.opened.fetch_add(1, Ordering::Relaxed);
+        let local = Repo::create(&self.folder.path().join(format!("local-{count}")), None).unwrap();
+        (local, Remote::new(self.path().to_str().unwrap(), None).unwrap())
+    }
+
+    fn open(&self) -> BranchStore {
+        let (local, remote) = self.local();
+        BranchStore::new(local, remote, DEFAULT_BRANCH)
+    }
+
+    fn tip(&self) -> Option<Oid> {
+        self.repo().find_ref(STATE).unwrap()
+    }
+}
+
+const STATE: &str = "refs/heads/overhaul/state";
+
+#[test]
+fn branch_keeps_the_contract() {
+    let remotes = Remotes::new();
+    // Each round is some forty processes; more rounds show nothing new.
+    contract(&|| Box::new(remotes.open()), 6);
+    let (repo, tip) = (remotes.repo(), remotes.tip().unwrap());
+    let tree = repo.tree_of(tip).unwrap();
+    let page = repo.read_path(tree, b"r-order/README.md").unwrap().unwrap();
+    assert!(String::from_utf8(page).unwrap().contains("Run r-order"));
+    assert!(repo.read_path(tree, b"README.md").unwrap().is_some());
+    assert!(repo.read_path(tree, b"r-order/events/00000002-c-2.ndjson").unwrap().is_some());
+}
+
+#[test]
+fn branch_keeps_refs_in_the_same_push() {
+    let remotes = Remotes::new();
+    let (local, remote) = remotes.local();
+    let tree = local.edit_files(None, [("a.txt", "a")]).unwrap();
+    let at = "2026-11-30T08:00:00Z".parse().unwrap();
+    let first = local.commit(tree, &[], "first", at).unwrap();
+    let second = local.commit(tree, &[first], "second", at).unwrap();
+    let store = BranchStore::new(local, remote, DEFAULT_BRANCH);
+    let name = "refs/heads/overhaul/r-1/N-001".to_owned();
+    let keep = |id: Oid, by: &[&str]| Batch {
+        keep: vec![(name.clone(), id.to_string())],
+        ..batch("c-1", by)
+    };
+    let run = run("r-1");
+    let version = store.append(&run, &Version::default(), &keep(first, &["a"])).unwrap();
+    assert_eq!(remotes.repo().find_ref(&name).unwrap(), Some(first));
+    let version = store.append(&run, &version, &keep(second, &["b"])).unwrap();
+    assert_eq!(remotes.repo().find_ref(&name).unwrap(), Some(second));
+
+    // A lost race keeps nothing.
+    let other = remotes.open();
+    other.append(&run, &version, &batch("c-2", &["c"])).unwrap();
+    let error = store.append(&run, &version, &keep(first, &["x"])).unwrap_err();
+    assert!(matches!(error, StoreError::Conflict), "{error}");
+    assert_eq!(remotes.repo().find_ref(&name).unwrap(), Some(second));
+
+    // Only refs, no events: the log stays where it is.
+    let version = store.load(&run).unwrap().version;
+    let tip = remotes.tip();
+    let extra = "refs/overhaul/r-1/quarantine/N-001/1".to_owned();
+    let only = Batch { keep: vec![(extra.clone(), first.to_string())], ..Batch::default() };
+    assert_eq!(store.append(&run, &version, &only).unwrap(), version);
+    assert_eq!((remotes.tip(), remotes.repo().find_ref(&extra).unwrap()), (tip, Some(first)));
+}
+
+#[test]
+fn a_remote_without_atomic_push_gets_the_kept_refs_first() {
+    let remotes = Remotes::new();
+    let config = remotes.path().join("config");
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, format!("{text}[receive]\n\tadvertiseAtomic = false\n")).unwrap();
+    let (local, remote) = remotes.local();
+    let tree = local.edit_files(None, [("a.txt", "a")]).unwrap();
+    let commit = local.commit(tree, &[], "x", "2026-11-30T08:00:00Z".parse().unwrap()).unwrap();
+    let store = BranchStore::new(local, remote, DEFAULT_BRANCH);
+    let name = "refs/heads/overhaul/r-1/N-001".to_owned();
+    let keep = Batch { keep: vec![(name.clone(), commit.to_string())], ..batch("c-1", &["a"]) };
+    store.append(&run("r-1"), &Version::default(), &keep).unwrap();
+    assert_eq!(remotes.repo().find_ref(&name).unwrap(), Some(commit));
+    assert_eq!(remotes.open().load(&run("r-1")).unwrap().events.len(), 1);
+}
+
+#[test]
+fn a_branch_that_is_not_ours_is_never_written() {
+    let remotes = Remotes::new();
+    let repo = remotes.repo();
+    let at = "2026-11-30T08:00:00Z".parse().unwrap();
+    let set = |files: &[(&str, &str)]| {
+        let tree = repo.edit_files(None, files.iter().copied()).unwrap();
+        let commit = repo.commit(tree, &[], "x", at).unwrap();
+        repo.update_ref(STATE, Some(commit), Expect::Any).unwrap();
+        commit
+    };
+    let run = run("r-1");
+    let ours = ("overhaul-state.json", "{\"format\":1}");
+    let foreign: [&[(&str, &str)]; 5] = [
+        &[("src/main.rs", "fn main() {}")],
+        &[("overhaul-state.json", "{\"format\":2}")],
+        &[("overhaul-state.json", "[")],
+        &[ours, ("r-1/events/00000001-c.ndjson", "not json\n")],
+        &[ours, ("r-1/events/00000002-c.ndjson", "{}\n")],
+    ];
+    for files in foreign {
+        let commit = set(files);
+        let store = remotes.open();
+        let error = store.load(&run).unwrap_err();
+        assert!(matches!(error, StoreError::Foreign { .. }), "{files:?}: {error}");
+        assert!(store.append(&run, &Version::default(), &batch("c", &["a"])).is_err());
+        assert_eq!(remotes.tip(), Some(commit));
+    }
+}
+
+#[test]
+fn a_deleted_branch_is_empty_and_conflicts_with_what_was_read() {
+    let remotes = Remotes::new();
+    let (store, run) = (remotes.open(), run("r-1"));
+    let version = store.append(&run, &Version::default(), &batch("c-1", &["a"])).unwrap();
+    remotes.repo().update_ref(STATE, None, Expect::Any).unwrap();
+    let error = store.append(&run, &version, &batch("c-1", &["b"])).unwrap_err();
+    assert!(matches!(error, StoreError::Conflict), "{error}");
+    let loaded = store.load(&run).unwrap();
+    assert_eq!((loaded.version, loaded.events.len()), (Version::default(), 0));
+}
+
+#[test]
+fn an_unreachable_remote_is_told_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let local = Repo::create(&folder.path().join("local"), None).unwrap();
+    let nowhere = folder.path().join("nowhere.git");
+    let remote = Remote::new(nowhere.to_str().unwrap(), None).unwrap();
+    let store = BranchStore::new(local, remote, DEFAULT_BRANCH);
+    let error = store.load(&run("r-1")).unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
 }
