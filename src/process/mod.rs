@@ -8,6 +8,7 @@
 mod capture;
 mod disk;
 mod group;
+mod init;
 mod run;
 mod walls;
 
@@ -18,6 +19,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+pub use init::{INIT_SUBCOMMAND, supervise};
 pub use run::run;
 pub use walls::{SANDBOX_SUBCOMMAND, Walls, enter};
 

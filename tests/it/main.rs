@@ -14,6 +14,7 @@ mod next_step;
 mod packaging;
 mod plan;
 mod process;
+mod process_one;
 mod scheduling;
 mod store;
 mod support;
