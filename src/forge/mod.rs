@@ -3,6 +3,7 @@
 //! Every object of ours carries a hidden marker, by which it is found again; a repeated call
 //! updates and never duplicates.
 
+pub mod github;
 mod local;
 
 pub use local::LocalForge;

@@ -1,0 +1,168 @@
+//! GitHub: github.com, GitHub Enterprise Cloud and Server.
+//!
+//! One client for everything, so that limits, spacing and counts have one place. Creating looks
+//! for the marker first and, when the outcome is unknown, again before it writes again. What this
+//! module asks of the API per call is in `docs/github.md`.
+
+mod auth;
+mod call;
+mod client;
+mod dto;
+mod issues;
+mod jwt;
+mod limits;
+mod pace;
+mod pulls;
+mod repository;
+mod sarif;
+mod settings;
+mod text;
+mod transport;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use secrecy::ExposeSecret;
+
+pub use self::client::Calls;
+use self::client::Client;
+pub use self::pace::{SystemTime, Time};
+pub use self::repository::Standing;
+pub use self::settings::{CiMode, Credentials, GitHubSettings};
+use super::{
+    Alive, Comment, Forge, ForgeError, Issue, NewPullRequest, Permission, PullRequest,
+    PullRequestPatch, State,
+};
+
+/// A repository on GitHub.
+pub struct GitHub {
+    settings: GitHubSettings,
+    client: Client,
+    /// Held from the look to the write, so that two tasks never create the same thing.
+    creating: tokio::sync::Mutex<()>,
+}
+
+impl std::fmt::Debug for GitHub {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("GitHub").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+impl GitHub {
+    /// Prepares the client; nothing is sent yet. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// [`ForgeError::Forbidden`] for credentials that cannot work, [`ForgeError::Invalid`] for
+    /// certificates that cannot be read.
+    pub fn connect(settings: GitHubSettings) -> Result<Self, ForgeError> {
+        let client = Client::new(&settings)?;
+        Ok(Self { settings, client, creating: tokio::sync::Mutex::new(()) })
+    }
+
+    /// Requests sent so far.
+    #[must_use]
+    pub fn calls(&self) -> Calls {
+        self.client.calls()
+    }
+
+    /// Whether workflows run on our pull requests.
+    #[must_use]
+    pub fn ci_mode(&self) -> CiMode {
+        self.settings.ci_mode()
+    }
+
+    /// `owner/repository`.
+    #[must_use]
+    pub fn slug(&self) -> String {
+        format!("{}/{}", self.settings.owner, self.settings.repository)
+    }
+
+    fn path(&self, rest: &str) -> String {
+        format!("{}/{rest}", self.client.repository_path())
+    }
+
+    /// Tokens of apps, `GITHUB_TOKEN` among them, begin with `ghs_`.
+    fn acts_as_bot(&self) -> bool {
+        match &self.settings.credentials {
+            Credentials::App { .. } => true,
+            Credentials::Workflow(token) | Credentials::Token(token) => {
+                token.expose_secret().starts_with("ghs_")
+            }
+        }
+    }
+}
+
+/// GitHub's word for a state that can be set.
+fn state_word(state: State) -> &'static str {
+    match state {
+        State::Open => "open",
+        State::Closed | State::Merged => "closed",
+    }
+}
+
+#[async_trait]
+impl Forge for GitHub {
+    fn name(&self) -> String {
+        format!("GitHub {}", self.slug())
+    }
+
+    async fn pull_requests(&self, head_prefix: &str) -> Result<Vec<PullRequest>, ForgeError> {
+        Ok(self.pulls_with_prefix(head_prefix).await?)
+    }
+
+    async fn open_pull_request(&self, new: NewPullRequest) -> Result<PullRequest, ForgeError> {
+        self.open_pull(new).await
+    }
+
+    async fn update_pull_request(
+        &self,
+        number: u64,
+        patch: PullRequestPatch,
+    ) -> Result<PullRequest, ForgeError> {
+        Self::settable(patch.state)?;
+        Ok(self.patch_pull(number, patch).await?)
+    }
+
+    async fn find_issue(&self, marker: &str) -> Result<Option<Issue>, ForgeError> {
+        Ok(self.issue_with(marker).await?.map(Issue::from))
+    }
+
+    async fn open_issue(
+        &self,
+        title: &str,
+        body: &str,
+        marker: &str,
+        labels: &[String],
+    ) -> Result<Issue, ForgeError> {
+        self.create_issue(title, body, marker, labels).await
+    }
+
+    async fn update_issue(
+        &self,
+        number: u64,
+        body: Option<&str>,
+        state: Option<State>,
+    ) -> Result<Issue, ForgeError> {
+        Self::settable(state)?;
+        Ok(self.patch_issue(number, body, state).await?)
+    }
+
+    async fn comment(&self, on: u64, body: &str, marker: &str) -> Result<Comment, ForgeError> {
+        self.create_comment(on, body, marker).await
+    }
+
+    async fn comments_since(&self, since: Timestamp) -> Result<Vec<Comment>, ForgeError> {
+        Ok(self.list_comments(since).await?)
+    }
+
+    async fn react(&self, comment: u64, reaction: &str) -> Result<(), ForgeError> {
+        self.add_reaction(comment, reaction).await
+    }
+
+    async fn permission(&self, login: &str) -> Result<Permission, ForgeError> {
+        Ok(self.permission_of(login).await?)
+    }
+
+    async fn workflow_run_alive(&self, run: u64, attempt: u32) -> Alive {
+        self.run_alive(run, attempt).await
+    }
+}
