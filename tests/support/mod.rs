@@ -1,0 +1,3 @@
+//! Rigs that stand in for the world, shared by integration tests and examples.
+
+pub mod github;
