@@ -1,6 +1,9 @@
 //! Integration tests, one binary (linking is what costs): one module per user story.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panic")]
 
+#[path = "../support/mod.rs"]
+mod support;
+
 mod architecture;
 mod attempts;
 mod classify;
@@ -8,6 +11,7 @@ mod command_workers;
 mod comments;
 mod config;
 mod gateway;
+mod github_forge;
 mod ledger;
 mod local_forge;
 mod next_step;
