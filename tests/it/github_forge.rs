@@ -8,8 +8,8 @@ use overhaul::forge::{
     Alive, Forge as _, ForgeError, NewPullRequest, Permission, PullRequestPatch, State,
 };
 
-use crate::support::github::world::{Lag, Run};
-use crate::support::github::{Fault, Rig, RigOptions};
+use crate::rigs::github::world::{Lag, Run};
+use crate::rigs::github::{Fault, Rig, RigOptions};
 
 mod limits;
 mod repository;

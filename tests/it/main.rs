@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panic")]
 
 #[path = "../support/mod.rs"]
-mod support;
+mod rigs;
 
 mod architecture;
 mod attempts;

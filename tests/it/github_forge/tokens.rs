@@ -1,7 +1,7 @@
 //! Credentials: apps, expiry, and that no token ever shows.
 
 use super::*;
-use crate::support::github::world::App;
+use crate::rigs::github::world::App;
 
 /// A rig that knows the app of the test key.
 fn with_app(rig: &Rig) -> Credentials {
