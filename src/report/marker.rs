@@ -8,8 +8,8 @@ pub const PREFIX: &str = "<!-- overhaul:";
 
 /// Of a node's pull request.
 #[must_use]
-pub fn node(run: &RunId, node: &NodeId) -> String {
-    format!("{PREFIX}node {run} {node} -->")
+pub fn pull_request(run: &RunId, node: &NodeId) -> String {
+    format!("{PREFIX}pull-request {run} {node} -->")
 }
 
 /// Of a run's dashboard issue.

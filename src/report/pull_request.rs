@@ -25,7 +25,7 @@ pub fn pull_request_title(view: &PullRequestView) -> String {
 #[must_use]
 pub fn pull_request_body(view: &PullRequestView) -> String {
     let mut page = Page::body();
-    page.add(&format!("{}\n", marker::node(&view.run, &view.node.id)));
+    page.add(&format!("{}\n", marker::pull_request(&view.run, &view.node.id)));
     page.add(&format!("{}\n\n", inline(&view.node.title, 300)));
     page.add(&stack(view));
     page.add(&verified(view));
