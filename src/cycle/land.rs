@@ -6,12 +6,13 @@ use super::attempt::Ticket;
 use super::bases::{self, Base};
 use super::context::Cycle;
 use super::error::blocking;
-use super::{CycleError, names, receipt_text};
+use super::{CycleError, names, view};
 use crate::failpoint;
 use crate::forge::{ForgeError, NewPullRequest};
 use crate::git::{Expect, GitError, Oid, PushResult, RefUpdate, Repo, parse_oid};
 use crate::ledger::{EventKind, Landing, NodeRecord, Receipt, Run};
 use crate::model::NodeId;
+use crate::report::{self, marker};
 use crate::workspace::{Integrated, Integration, WorkspaceError, integrate};
 
 /// What became of a verified tree.
@@ -250,23 +251,23 @@ async fn open_pull_request(
     let (for_base, of_node) = (run.clone(), planned.clone());
     let base = blocking(move || bases::base_for(&repo, &for_base, &of_node, head, at)).await?;
     let prefix = &cycle.config.pull_requests.branch_prefix;
-    let base_branch = match &base {
-        Base::Branch(_) => cycle.base.branch.clone(),
-        Base::Stacked { on, .. } => names::node_branch(prefix, cycle.run_id(), on),
-        Base::Generated { .. } => {
+    let (base_branch, stacked_on) = match base {
+        Base::Branch(_) => (cycle.base.branch.clone(), Vec::new()),
+        Base::Stacked { on, .. } => (names::node_branch(prefix, cycle.run_id(), &on), vec![on]),
+        Base::Generated { of, .. } => {
             let generated = names::base_branch(prefix, cycle.run_id(), node);
             push_generated(cycle, &generated, parse_oid(&receipt.base)?).await?;
-            generated
+            (generated, of)
         }
     };
-    let text = receipt_text::pull_request(cycle, &run, &planned, receipt);
+    let view = view::pull_request(cycle, &run, &planned, receipt, &base_branch, &stacked_on);
     let settings = &cycle.config.pull_requests;
     let opened = cycle
         .forge
         .open_pull_request(NewPullRequest {
-            title: text.title,
-            body: text.body,
-            marker: names::pull_request_marker(cycle.run_id(), node),
+            title: report::pull_request_title(&view),
+            body: report::pull_request_body(&view),
+            marker: marker::node(cycle.run_id(), node),
             head: branch.to_owned(),
             head_commit: receipt.commit.clone(),
             base: base_branch.clone(),

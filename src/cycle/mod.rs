@@ -17,11 +17,12 @@ mod open;
 mod pause;
 mod pools;
 mod proof;
-mod receipt_text;
 mod reconcile;
 mod setup;
+mod show;
 mod status;
 mod steer;
+mod view;
 
 pub use clock::Clock;
 pub use close::{OUTCOMES_BLOB, state_word};

@@ -1,4 +1,4 @@
-//! Names of refs and markers. All are deterministic, so that an effect whose confirmation was lost
+//! Names of refs. All are deterministic, so that an effect whose confirmation was lost
 //! is found again.
 
 use crate::model::{NodeId, RunId};
@@ -32,16 +32,4 @@ pub fn keep_ref(run: &RunId, node: &NodeId) -> String {
 #[must_use]
 pub fn full(branch: &str) -> String {
     format!("refs/heads/{branch}")
-}
-
-/// Hidden marker of a node's pull request.
-#[must_use]
-pub fn pull_request_marker(run: &RunId, node: &NodeId) -> String {
-    format!("<!-- overhaul:pull-request {run} {node} -->")
-}
-
-/// Hidden marker of a run's dashboard issue.
-#[must_use]
-pub fn dashboard_marker(run: &RunId) -> String {
-    format!("<!-- overhaul:dashboard {run} -->")
 }

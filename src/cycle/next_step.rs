@@ -11,7 +11,7 @@ use super::context::Cycle;
 use super::open::Chosen;
 use super::pools::{self, PoolSet};
 use super::setup::{Options, Parts};
-use super::{CycleError, close, drive, land, open, pause, reconcile, setup};
+use super::{CycleError, close, drive, land, open, pause, reconcile, setup, show, view};
 use crate::backends::Surroundings;
 use crate::backends::openai::ProcessVerify;
 use crate::ledger::{EventKind, NodeState, PauseCause};
@@ -56,6 +56,9 @@ pub struct CycleReport {
     pub pools_left_out: Vec<String>,
     /// Why the run is paused, node by node.
     pub pause: Option<crate::ledger::PauseRecord>,
+    /// The step summary, Markdown.
+    #[serde(skip)]
+    pub summary: String,
 }
 
 impl CycleReport {
@@ -70,6 +73,7 @@ impl CycleReport {
             attempts: 0,
             pools_left_out: Vec::new(),
             pause: None,
+            summary: String::new(),
         }
     }
 }
@@ -190,6 +194,7 @@ async fn observe_and_work(cycle: &Arc<Cycle>, set: &PoolSet) -> Result<Worked, C
     *cycle.integration.lock().await = close::integrated_tip(cycle).await?;
     let mut worked = Worked { attempts: 0, closed: false, paused: None };
     if cycle.journal.state().cancelled.is_none() && has_open_nodes(cycle) {
+        cycle.journal.write(vec![EventKind::CycleStarted { holder: cycle.holder.clone() }]).await?;
         let driven = drive::drive(cycle).await?;
         worked.attempts = driven.started;
         worked.paused = pause::record(cycle, &driven, set).await?;
@@ -217,6 +222,7 @@ async fn report(
 ) -> Result<CycleReport, CycleError> {
     let states = cycle.states();
     let (status, message) = status(&states, &worked, cycle.journal.state().cancelled.is_some());
+    show::dashboard(cycle, set, status).await?;
     let run = cycle.journal.state().clone();
     let pull_requests = run
         .nodes
@@ -225,6 +231,7 @@ async fn report(
         .map(|pr| pr.url.clone())
         .collect();
     let pause = if status == Status::Paused { run.pause.clone() } else { None };
+    let summary = crate::report::step_summary(&view::run(cycle, set, status));
     Ok(CycleReport {
         status,
         message,
@@ -235,6 +242,7 @@ async fn report(
         attempts: worked.attempts,
         pools_left_out: set.dropped.iter().map(|(id, why)| format!("{id}: {why}")).collect(),
         pause,
+        summary,
     })
 }
 

@@ -20,7 +20,7 @@ use crate::forge::LocalForge;
 use crate::git::{GitError, Oid, Remote, parse_oid};
 use crate::ledger::{EventKind, Holder, Landing};
 use crate::model::{CycleId, Plan, PoolId, RunId};
-use crate::store::{DirectoryStore, Store};
+use crate::store::{BranchStore, DirectoryStore, Store};
 use crate::workspace::{Verifier, VerifySettings, Workspace};
 
 /// Time kept free at the end of a job for the checkpoint.
@@ -99,7 +99,11 @@ pub(super) async fn prepare(options: Options) -> Result<Parts, CycleError> {
     })
     .await?;
     let store: Arc<dyn Store> = match config.state.store {
-        StateStore::Branch => Arc::new(DirectoryStore::new(options.work_root.join("state"))),
+        StateStore::Branch => Arc::new(BranchStore::new(
+            workspace.store().clone(),
+            remote.clone(),
+            &config.state.branch,
+        )),
         StateStore::Directory => {
             let path = config
                 .state

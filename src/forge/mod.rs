@@ -12,6 +12,8 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::model::CiMode;
+
 /// Why a forge call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ForgeError {
@@ -187,6 +189,16 @@ pub enum Alive {
 pub trait Forge: Send + Sync {
     /// A short name for people, e.g. `GitHub o/r` or the folder.
     fn name(&self) -> String;
+
+    /// Where files of a commit are shown, up to the commit: `https://github.com/o/r/blob/`.
+    fn blob_url(&self) -> Option<String> {
+        None
+    }
+
+    /// How checks start on the pull requests that this token opens.
+    fn ci_mode(&self) -> CiMode {
+        CiMode::Elsewhere
+    }
 
     /// Pull requests, open or not, whose head branch starts with `head_prefix`.
     async fn pull_requests(&self, head_prefix: &str) -> Result<Vec<PullRequest>, ForgeError>;

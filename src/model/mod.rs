@@ -3,6 +3,7 @@
 //! Plain data with serde, no behaviour that touches the world. Everything else imports this;
 //! this imports nothing of ours. Time is [`jiff::Timestamp`] (UTC) and is always passed in.
 
+mod ci;
 mod finding;
 mod id;
 mod nearest;
@@ -13,6 +14,7 @@ mod pool;
 mod scrub;
 mod usage;
 
+pub use ci::CiMode;
 pub use finding::{DropReason, Finding, Level, Place, Severity, content_fingerprint, hex_digest};
 pub use id::{
     AttemptNumber, CycleId, FindingId, IdError, MeterKey, NodeId, OwnerToken, PoolId, RunId,

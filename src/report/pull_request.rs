@@ -9,7 +9,8 @@ use crate::model::{Finding, ScopeEntry, Severity};
 use super::marker;
 use super::page::Page;
 use super::text::{amount, code, collapsed_json, count, dollars, duration, fence, inline, title};
-use super::view::{CiMode, PullRequestView};
+use super::view::PullRequestView;
+use crate::model::CiMode;
 
 /// Characters of a path that an address keeps.
 const PATH: &AsciiSet =
@@ -214,9 +215,9 @@ fn short(id: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{pull_request_body, pull_request_title};
+    use crate::model::CiMode;
     use crate::report::page::BODY_BUDGET;
     use crate::report::sample;
-    use crate::report::view::CiMode;
 
     #[test]
     fn a_pull_request_reads_well() {

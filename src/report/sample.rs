@@ -2,13 +2,12 @@
 
 use jiff::Timestamp;
 
-use super::view::{
-    Ceiling, CiMode, Moment, NodeView, PoolState, PoolView, PullRequestView, RunView,
-};
+use super::view::{Ceiling, Moment, NodeView, PoolState, PoolView, PullRequestView, RunView};
 use crate::ledger::{
     CheckRecord, FrictionRecord, FrictionType, NodeState, PauseCause, PauseRecord, PausedNode,
     Receipt,
 };
+use crate::model::CiMode;
 use crate::model::{
     Finding, FindingId, Node, NodeId, Outcome, Place, PoolId, RepoPath, RunId, ScopeEntry,
     Severity, Tier, Usage,

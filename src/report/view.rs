@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use crate::ledger::{FrictionRecord, NodeState, PauseRecord, Receipt};
-use crate::model::{Finding, Node, NodeId, Outcome, PoolId, RunId, Severity, Usage};
+use crate::model::{CiMode, Finding, Node, NodeId, Outcome, PoolId, RunId, Severity, Usage};
 
 /// A run as people see it.
 #[derive(Debug, Clone, PartialEq)]
@@ -132,19 +132,6 @@ pub struct Moment {
     pub node: Option<NodeId>,
     /// What; untrusted.
     pub text: String,
-}
-
-/// How checks start on the pull requests that we open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CiMode {
-    /// An app's token: they start by themselves.
-    Automatic,
-    /// `GITHUB_TOKEN` on github.com: a person approves their start.
-    Approval,
-    /// `GITHUB_TOKEN` on a GitHub Enterprise Server: they do not start.
-    Never,
-    /// Not on GitHub.
-    Elsewhere,
 }
 
 /// A node's pull request.

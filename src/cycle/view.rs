@@ -1,0 +1,131 @@
+//! The run as the templates show it, filled from the fold, the plan and the configuration.
+
+use super::context::Cycle;
+use super::next_step::Status;
+use super::pools::PoolSet;
+use crate::ledger::{NodeState, PauseCause, Receipt, Run};
+use crate::model::{Node, NodeId};
+use crate::report::view::{NodeView, PoolState, PoolView, PullRequestView, RunView};
+use crate::scheduling::pools::Dropped;
+
+/// The whole run.
+pub(super) fn run(cycle: &Cycle, set: &PoolSet, status: Status) -> RunView {
+    let run = cycle.journal.state().clone();
+    let states = cycle.states();
+    let nodes = cycle
+        .plan
+        .nodes
+        .iter()
+        .map(|node| node_view(&run, node, states.get(&node.id).copied()))
+        .collect();
+    let coverage = &cycle.plan.coverage;
+    let budget = cycle.config.dispatch.budget.usd.map(|usd| usd + run.extra_budget_usd);
+    RunView {
+        run: cycle.run_id().clone(),
+        status: serde_json::to_value(status)
+            .ok()
+            .and_then(|v| v.as_str().map(str::to_owned))
+            .unwrap_or_default(),
+        base_branch: cycle.base.branch.clone(),
+        now: cycle.clock.now(),
+        heartbeat: run.heartbeat,
+        next_cycle: None,
+        workflow_url: None,
+        nodes,
+        pools: pools(cycle, set, &run),
+        paused_by: run
+            .pause
+            .as_ref()
+            .filter(|p| p.cause == PauseCause::Operator)
+            .map(|_| "a person".to_owned()),
+        pause: run.pause.clone(),
+        findings: (coverage.total, coverage.in_nodes, coverage.dropped),
+        usage: run.usage,
+        budget_usd: budget,
+        friction: run.friction.clone(),
+        ceilings: Vec::new(),
+        timeline: Vec::new(),
+    }
+}
+
+fn node_view(run: &Run, node: &Node, state: Option<NodeState>) -> NodeView {
+    let record = run.nodes.get(&node.id);
+    let state = state.unwrap_or(NodeState::Waiting);
+    let note = match state {
+        NodeState::Landed | NodeState::InReview | NodeState::Accepted | NodeState::Satisfied => {
+            None
+        }
+        _ => record.and_then(|r| r.failures.last()).map(|f| f.detail.clone()),
+    };
+    NodeView {
+        id: node.id.clone(),
+        title: node.title.clone(),
+        state,
+        severity: node.severity,
+        depends_on: node.depends_on.iter().chain(&node.after).cloned().collect(),
+        pool: record.and_then(|r| r.last_pool.clone()),
+        attempts: record.map_or(0, |r| r.attempts),
+        pull_request: record.and_then(|r| r.pr.as_ref()).map(|pr| (pr.number, pr.url.clone())),
+        note,
+    }
+}
+
+fn pools(cycle: &Cycle, set: &PoolSet, run: &Run) -> Vec<PoolView> {
+    let now = cycle.clock.now();
+    cycle
+        .config
+        .pools()
+        .iter()
+        .map(|declared| {
+            let pool = declared.to_pool();
+            let record = run.pools.get(&pool.id).cloned().unwrap_or_default();
+            let dropped = set.dropped.iter().find(|(id, _)| *id == pool.id).map(|(_, why)| why);
+            let state = match (dropped, record.settled, record.paused) {
+                (Some(Dropped::Excluded(_)), ..) => PoolState::Excluded,
+                (_, Some(settle), _) if settle.until.is_none_or(|u| u > now) => {
+                    PoolState::Settled {
+                        until: settle.until,
+                        outcome: settle.outcome,
+                        evidence: settle.evidence,
+                    }
+                }
+                (Some(why), ..) => PoolState::Unreachable { reason: why.to_string() },
+                (_, _, Some(pause)) if pause.until > now => PoolState::Paused {
+                    until: pause.until,
+                    outcome: pause.outcome,
+                    evidence: pause.evidence,
+                },
+                _ => PoolState::Usable,
+            };
+            PoolView {
+                id: pool.id,
+                state,
+                context_tokens: pool.context_tokens,
+                usage: record.usage,
+            }
+        })
+        .collect()
+}
+
+/// One node's pull request.
+pub(super) fn pull_request(
+    cycle: &Cycle,
+    run: &Run,
+    node: &Node,
+    receipt: &Receipt,
+    base: &str,
+    stacked_on: &[NodeId],
+) -> PullRequestView {
+    let number = |id: &NodeId| run.nodes.get(id).and_then(|n| n.pr.as_ref()).map(|pr| pr.number);
+    PullRequestView {
+        run: cycle.run_id().clone(),
+        node: node.clone(),
+        findings: node.findings.iter().filter_map(|id| cycle.plan.finding(id)).cloned().collect(),
+        receipt: receipt.clone(),
+        attempts: run.nodes.get(&node.id).map_or(1, |n| n.attempts),
+        base: base.to_owned(),
+        stacked_on: stacked_on.iter().map(|id| (id.clone(), number(id))).collect(),
+        blob_url: cycle.forge.blob_url(),
+        ci: cycle.forge.ci_mode(),
+    }
+}
