@@ -3,6 +3,7 @@
 mod checkout;
 mod render;
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use self::checkout::Checkout;
@@ -93,12 +94,11 @@ fn read_file(file: &Path, ctx: &IntakeContext) -> Result<Vec<crate::model::Findi
             .because(error)
             .remedy("name a file that exists and is readable")
     };
-    let size = std::fs::metadata(file).map_err(cannot)?.len();
-    if usize::try_from(size).is_ok_and(|bytes| bytes > intake::MAX_SOURCE_BYTES) {
-        let bytes = usize::try_from(size).unwrap_or(usize::MAX);
-        return Err(intake_failure(IntakeError::TooLarge { name, bytes }));
-    }
-    let bytes = std::fs::read(file).map_err(cannot)?;
+    // One byte more than allowed is enough to refuse, however long the file or device is.
+    let limit = intake::MAX_SOURCE_BYTES as u64 + 1;
+    let mut bytes = Vec::new();
+    let opened = std::fs::File::open(file).map_err(cannot)?;
+    opened.take(limit).read_to_end(&mut bytes).map_err(cannot)?;
     intake::read(&bytes, &name, ctx).map_err(intake_failure)
 }
 

@@ -138,6 +138,11 @@ impl Absolute {
         self.volume.is_empty()
     }
 
+    /// True for `/` itself.
+    pub fn is_file_system_root(&self) -> bool {
+        self.is_plain() && self.parts.is_empty()
+    }
+
     /// The first name.
     pub fn first(&self) -> &str {
         self.parts.first().map_or("", String::as_str)

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::finding_id;
-use crate::model::{DropReason, Finding, FindingId, IdError, content_fingerprint};
+use crate::model::{DropReason, Finding, IdError, content_fingerprint};
 
 /// The findings of all sources.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,7 +21,7 @@ pub struct Combined {
 pub fn combine(sources: Vec<Vec<Finding>>) -> Result<Combined, IdError> {
     let mut findings: Vec<Finding> = Vec::with_capacity(sources.iter().map(Vec::len).sum());
     let mut not_problems = 0;
-    let mut seen: HashMap<String, FindingId> = HashMap::new();
+    let mut seen: HashMap<String, usize> = HashMap::new();
     for source in sources {
         let before = source.len();
         let mut source: Vec<Finding> = source
@@ -34,10 +34,14 @@ pub fn combine(sources: Vec<Vec<Finding>>) -> Result<Combined, IdError> {
             finding.id = finding_id(findings.len() + 1)?;
             if finding.dropped.is_none() {
                 // A suppressed or unplaced twin must not hide a finding, so only live ones count.
-                match seen.get(&finding.fingerprint) {
-                    Some(first) => finding.dropped = Some(DropReason::DuplicateOf(first.clone())),
+                match seen.get(&finding.fingerprint).and_then(|first| findings.get_mut(*first)) {
+                    Some(first) => {
+                        // The worse of two opinions stands for both.
+                        first.severity = first.severity.max(finding.severity);
+                        finding.dropped = Some(DropReason::DuplicateOf(first.id.clone()));
+                    }
                     None => {
-                        seen.insert(finding.fingerprint.clone(), finding.id.clone());
+                        seen.insert(finding.fingerprint.clone(), findings.len());
                     }
                 }
             }

@@ -5,7 +5,7 @@ use super::{IntakeContext, PathKind, finding_id};
 use crate::model::{DropReason, Finding, IdError, Place, RepoPath};
 
 /// Most places that one finding keeps.
-const MAX_PLACES: usize = 500;
+const MAX_PLACES: usize = 200;
 
 /// A place as the report gives it.
 pub(super) struct Spot {

@@ -168,7 +168,8 @@ impl IntakeError {
 }
 
 /// Reads one source; its format is told from its content. Findings come in the file's order with
-/// provisional ids; [`combine`] numbers them for the plan and finds duplicates. Entries that say
+/// provisional ids and without final fingerprints; [`combine`] numbers them for the plan and finds
+/// duplicates. Entries that say
 /// that nothing is wrong come too, dropped as such.
 ///
 /// # Errors

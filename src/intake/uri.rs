@@ -118,9 +118,14 @@ impl<'a> Resolver<'a> {
             Base::Checkout => text.to_owned(),
             Base::Relative(folder) => format!("{}/{text}", folder.trim_end_matches('/')),
             Base::Absolute(folder) => {
-                return match folder.join(text) {
-                    Some(absolute) => self.absolute(&absolute, has_dot_dot(text)),
-                    None => Located::Outside,
+                let Some(absolute) = folder.join(text) else { return Located::Outside };
+                let strict = self.absolute(&absolute, has_dot_dot(text));
+                // A base that lies elsewhere, and a file that is here under its relative name.
+                return match RepoPath::new(text) {
+                    Ok(path) if !matches!(strict, Located::Inside(_)) && self.exists(&path) => {
+                        Located::Inside(path)
+                    }
+                    _ => strict,
                 };
             }
         };

@@ -105,6 +105,9 @@ pub enum PlanError {
         /// For whom.
         missing: String,
     },
+    /// More explicit dependencies than any real report has.
+    #[error("the findings have more than {0} dependencies")]
+    TooManyDependencies(usize),
     /// Nodes wait for each other.
     #[error("the dependencies form a cycle: {}", cycle.join(" -> "))]
     Cycle {

@@ -7,6 +7,10 @@ use super::scope::Protection;
 use super::{PlanError, PlanPolicy};
 use crate::model::{DropReason, Finding, FindingId, RepoPath, ScopeEntry};
 
+/// Most explicit dependencies of a plan. Repeated ids multiply them, and a hostile report could make
+/// them quadratic.
+const MAX_DEPENDENCIES: usize = 200_000;
+
 /// One finding that will be in a node. Findings are named by their index.
 pub(super) struct Work {
     pub finding: usize,
@@ -80,11 +84,11 @@ fn scope_of(
             reason.get_or_insert(DropReason::Protected);
             continue;
         }
-        if kind == Kind::Missing {
-            if !may_create {
-                reason.get_or_insert(DropReason::Missing);
-                continue;
-            }
+        if kind == Kind::Missing && !may_create {
+            reason.get_or_insert(DropReason::Missing);
+            continue;
+        }
+        if may_create && matches!(kind, Kind::Missing | Kind::Unknown) {
             creates.push(path);
         }
         writes.push(entry);
@@ -112,6 +116,7 @@ fn depend(findings: &mut [Finding], works: &mut [Option<Work>]) -> Result<(), Pl
     }
     let mut waiting: Vec<Vec<usize>> = vec![Vec::new(); findings.len()];
     let mut awaited = vec![false; findings.len()];
+    let mut edges = 0;
     for (index, finding) in findings.iter().enumerate() {
         let Some(work) = works[index].as_mut() else { continue };
         let wanted = finding.extra.get(Finding::DEPENDS_ON).and_then(|v| v.as_array());
@@ -132,6 +137,10 @@ fn depend(findings: &mut [Finding], works: &mut [Option<Work>]) -> Result<(), Pl
                 // Findings that share an id do not wait for each other by naming it.
                 if target == index && targets.len() > 1 {
                     continue;
+                }
+                edges += 1;
+                if edges > MAX_DEPENDENCIES {
+                    return Err(PlanError::TooManyDependencies(MAX_DEPENDENCIES));
                 }
                 waiting[target].push(index);
                 awaited[target] = true;

@@ -217,6 +217,10 @@ fn folder(id: &str, declared: &HashMap<String, Reference>) -> Folder {
             None => break,
             Some(Base::Absolute(root)) => {
                 let Some(base) = root.join(&tail) else { break };
+                if base.is_file_system_root() {
+                    // A scanner that calls `/` its root means the folder it was given.
+                    return Folder { base: Base::Checkout, loose: None };
+                }
                 let loose = if slash { None } else { base.parent().map(Base::Absolute) };
                 return Folder { base: Base::Absolute(base), loose };
             }

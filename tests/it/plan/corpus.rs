@@ -332,6 +332,33 @@ fn the_same_finding_of_two_sources_is_one() {
 }
 
 #[test]
+fn a_root_of_the_file_system_is_the_folder_that_was_scanned() {
+    let results = json!([
+        {"message": {"text": "1"}, "locations": [{"physicalLocation": {
+            "artifactLocation": {"uri": "go.sum", "uriBaseId": "ROOTPATH"}}}]},
+        {"message": {"text": "2"}, "locations": at("/etc/passwd", 1)},
+        {"message": {"text": "3"}, "locations": [{"physicalLocation": {
+            "artifactLocation": {"uri": "a.c", "uriBaseId": "WEB"}}}]},
+    ]);
+    let more = json!({"originalUriBaseIds": {
+        "ROOTPATH": {"uri": "file:///"}, "WEB": {"uri": "https://example.invalid/repo/"}}});
+    let read: Vec<_> = findings(&log(results, more)).iter().map(|f| json!(f.path())).collect();
+    assert_eq!(json!(read), json!(["go.sum", null, "a.c"]));
+}
+
+#[test]
+fn the_worse_severity_of_two_sources_stands() {
+    let one = |severity: &str| {
+        json!({"contract_version": "audit-findings/v1alpha1", "findings": [
+            {"title": "t", "severity": severity, "affected_files": ["a.c"]}]})
+    };
+    let sources = ["low", "critical"].map(|s| read_value(&one(s)).unwrap()).to_vec();
+    let both = combine(sources).unwrap().findings;
+    assert_eq!(json!(both[0].severity), "critical");
+    assert!(both[1].dropped.is_some());
+}
+
+#[test]
 fn secret_scanners_are_not_echoed() {
     let text = json!({"version": "2.1.0", "runs": [{
         "tool": {"driver": {"name": "gitleaks", "rules": [{"id": "generic", "shortDescription": {"text": "d"}}]}},

@@ -67,6 +67,22 @@ fn dependencies_fail_closed() {
 }
 
 #[test]
+fn dependencies_are_bounded() {
+    let list: Vec<Value> = (0..1_000)
+        .map(|i| json!({"id": "same", "title": format!("{i}"), "depends_on": ["same"], "affected_files": ["a"]}))
+        .collect();
+    assert!(matches!(make(list.into()), Err(PlanError::TooManyDependencies(_))));
+}
+
+#[test]
+fn a_path_of_any_depth_is_survived() {
+    let deep = "d/".repeat(200_000) + "f";
+    let mut made = make(json!([{"title": "a", "affected_files": ["a"]}])).unwrap();
+    made.nodes[0].writes = vec![overhaul::model::ScopeEntry::Path(RepoPath::new(&deep).unwrap())];
+    assert_eq!(validate(&made), Ok(()));
+}
+
+#[test]
 fn the_plan_is_validated_as_a_graph_before_any_attempt() {
     let cycle = make(json!([
         {"id": "A", "title": "a", "depends_on": ["C"], "affected_files": ["a"]},
