@@ -185,7 +185,7 @@ fn extras(at: &At) -> Result<Map<String, Value>, IntakeError> {
     let mut kept = Map::new();
     for (key, value) in at.value.as_object().into_iter().flatten() {
         if !KNOWN.contains(&key.as_str()) {
-            kept.insert(key.clone(), value.clone());
+            kept.insert(key.clone(), text::kept(value));
         }
     }
     let mut depends = Vec::new();

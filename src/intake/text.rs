@@ -1,5 +1,9 @@
 //! Bounding and cleaning of untrusted text, and what must not be carried out of a secret scanner.
 
+use serde_json::Value;
+
+use crate::model::scrub;
+
 /// Longest title, characters.
 const TITLE: usize = 160;
 /// Longest detail, characters.
@@ -10,18 +14,31 @@ const SNIPPET: usize = 2_000;
 /// The first line with something on it, without control characters.
 pub(super) fn title(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    let line = scrub(line);
     let clean: String = line.chars().filter(|c| !c.is_control()).collect();
     cut(&clean, TITLE)
 }
 
 /// A long text, bounded.
 pub(super) fn long(text: &str) -> String {
-    cut(text.trim(), LONG)
+    cut(&scrub(text.trim()), LONG)
 }
 
 /// A snippet or an evidence line, bounded.
 pub(super) fn snippet(text: &str) -> String {
-    cut(text.trim_end(), SNIPPET)
+    cut(&scrub(text.trim_end()), SNIPPET)
+}
+
+/// A value of the source that is kept as it is, but for secrets.
+pub(super) fn kept(value: &Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(scrub(text).into_owned()),
+        Value::Array(items) => items.iter().map(kept).collect(),
+        Value::Object(members) => {
+            members.iter().map(|(key, value)| (key.clone(), kept(value))).collect()
+        }
+        other => other.clone(),
+    }
 }
 
 fn cut(text: &str, limit: usize) -> String {

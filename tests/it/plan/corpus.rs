@@ -332,6 +332,15 @@ fn the_same_finding_of_two_sources_is_one() {
 }
 
 #[test]
+fn keys_that_any_report_quotes_are_scrubbed() {
+    let key = "ghp_abcdefghijklmnopqrstuvwxyz0123456789";
+    let found = findings(&json!({"contract_version": "audit-findings/v1alpha1", "findings": [{
+        "id": key, "title": key, "summary": key, "evidence": [key], "notes": {"deep": [key]},
+        "affected_files": [{"path": "a.c", "quoted_text": key}]}]}));
+    assert!(!format!("{found:?}").contains(key));
+}
+
+#[test]
 fn a_root_of_the_file_system_is_the_folder_that_was_scanned() {
     let results = json!([
         {"message": {"text": "1"}, "locations": [{"physicalLocation": {
