@@ -1,11 +1,13 @@
 //! What is shared by the formats: a finding whose places are not settled yet.
 
+use std::collections::HashSet;
+
 use super::uri::Located;
 use super::{IntakeContext, PathKind, finding_id};
 use crate::model::{DropReason, Finding, IdError, Place, RepoPath};
 
-/// Most places that one finding keeps.
-const MAX_PLACES: usize = 200;
+/// Most places that one finding keeps; real reports have findings about a thousand files.
+const MAX_PLACES: usize = 4_000;
 
 /// A place as the report gives it.
 pub(super) struct Spot {
@@ -38,6 +40,7 @@ pub(super) fn settle(drafts: Vec<Draft>, ctx: &IntakeContext) -> Result<Vec<Find
             let mut finding = draft.finding;
             finding.id = finding_id(index + 1)?;
             let reported = draft.spots.first().map(|spot| spot.line);
+            let mut seen = HashSet::new();
             for spot in draft.spots.into_iter().take(MAX_PLACES) {
                 let path = match spot.at {
                     Located::Inside(path) => path,
@@ -51,7 +54,12 @@ pub(super) fn settle(drafts: Vec<Draft>, ctx: &IntakeContext) -> Result<Vec<Find
                     snippet: spot.snippet,
                     symbol: spot.symbol,
                 };
-                if !finding.places.contains(&place) {
+                if seen.insert((
+                    place.path.clone(),
+                    place.line,
+                    place.end_line,
+                    place.symbol.clone(),
+                )) {
                     finding.places.push(place);
                 }
             }
