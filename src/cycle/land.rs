@@ -267,7 +267,7 @@ async fn open_pull_request(
         .open_pull_request(NewPullRequest {
             title: report::pull_request_title(&view),
             body: report::pull_request_body(&view),
-            marker: marker::node(cycle.run_id(), node),
+            marker: marker::pull_request(cycle.run_id(), node),
             head: branch.to_owned(),
             head_commit: receipt.commit.clone(),
             base: base_branch.clone(),

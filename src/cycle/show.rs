@@ -105,14 +105,15 @@ async fn pause_comment(cycle: &Cycle, view: &RunView, number: u64) -> Result<(),
 /// heartbeat counts by the day.
 fn digest(view: &RunView) -> String {
     let mut still = view.clone();
-    let day = |at: jiff::Timestamp| {
-        let seconds = at.as_second();
-        jiff::Timestamp::from_second(seconds - seconds.rem_euclid(86_400)).unwrap_or(at)
-    };
-    still.now = day(still.now);
-    still.heartbeat = still.heartbeat.map(day);
+    still.now = midnight(still.now);
+    still.heartbeat = still.heartbeat.map(midnight);
     if let Some(pause) = &mut still.pause {
         pause.count = 0;
     }
     hex_digest([report::dashboard(&still).as_bytes()])
+}
+
+fn midnight(at: jiff::Timestamp) -> jiff::Timestamp {
+    let seconds = at.as_second();
+    jiff::Timestamp::from_second(seconds - seconds.rem_euclid(86_400)).unwrap_or(at)
 }
