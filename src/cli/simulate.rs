@@ -1,10 +1,114 @@
-//! `simulate`.
+//! `simulate`: the real scheduler under a virtual clock.
 
-use super::Failure;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use super::{Failure, print};
+use crate::scheduling::Options;
+use crate::scheduling::simulate::input::{InputError, read_plan, read_pools};
+use crate::scheduling::simulate::{Simulation, simulate};
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {}
+pub(super) struct Args {
+    /// The plan: JSON with `nodes`, as `overhaul plan --json` prints it.
+    #[arg(long, value_name = "FILE")]
+    plan: PathBuf,
+    /// The pools and how they behave: YAML or JSON with `pools`.
+    #[arg(long, value_name = "FILE")]
+    pools: PathBuf,
+    /// Seed of jitter and outcomes.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// 0 or `cost` = cheapest first, 1 or `speed` = fastest first.
+    #[arg(long, value_name = "X", default_value = "0", value_parser = dial)]
+    dial: f64,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
 
-pub(super) fn run(_args: Args) -> Result<(), Failure> {
-    Err(Failure::failed("not built yet"))
+fn dial(text: &str) -> Result<f64, String> {
+    match text {
+        "cost" => Ok(0.0),
+        "speed" => Ok(1.0),
+        _ => text
+            .parse::<f64>()
+            .ok()
+            .filter(|d| (0.0..=1.0).contains(d))
+            .ok_or_else(|| "use `cost`, `speed`, or a number from 0 to 1".to_owned()),
+    }
+}
+
+fn read(path: &Path) -> Result<String, Failure> {
+    std::fs::read_to_string(path)
+        .map_err(|error| Failure::usage(format!("cannot read {}", path.display())).because(error))
+}
+
+fn bad_input(path: &Path, error: &InputError) -> Failure {
+    let failure = Failure::usage(format!("cannot use {}", path.display())).because(error);
+    match error {
+        InputError::Format { nearest: Some(nearest), .. } => {
+            failure.remedy(format!("did you mean `{nearest}`?"))
+        }
+        _ => failure,
+    }
+}
+
+pub(super) fn run(args: Args) -> Result<(), Failure> {
+    let nodes = read_plan(&read(&args.plan)?).map_err(|e| bad_input(&args.plan, &e))?;
+    let pools = read_pools(&read(&args.pools)?).map_err(|e| bad_input(&args.pools, &e))?;
+    let options = Options { dial: args.dial, ..Options::default() };
+    let simulation = simulate(nodes, pools, options, args.seed)
+        .map_err(|error| Failure::usage("the plan cannot be scheduled").because(error))?;
+    if args.json {
+        let text = serde_json::to_string(&simulation)
+            .map_err(|error| Failure::failed("cannot write JSON").because(error))?;
+        print(&format!("{text}\n"))
+    } else {
+        print(&render(&simulation))
+    }
+}
+
+/// For a person.
+fn render(s: &Simulation) -> String {
+    let mut out = String::new();
+    let ratio = if s.lower_bound_s > 0.0 { s.makespan_s / s.lower_bound_s } else { 1.0 };
+    let _ = writeln!(out, "makespan       {:>10.1} s", s.makespan_s);
+    let _ = writeln!(out, "lower bound    {:>10.1} s   ({ratio:.3} x)", s.lower_bound_s);
+    let _ = writeln!(out, "critical path  {:>10.1} s", s.critical_path_s);
+    let _ = writeln!(out, "cost           {:>10.4} USD", s.cost);
+    let counts: Vec<String> = s.nodes.iter().map(|(state, n)| format!("{n} {state}")).collect();
+    let _ = writeln!(out, "nodes          {}", counts.join(", "));
+    let _ = writeln!(out, "\npool utilisation");
+    for (pool, share) in &s.utilisation {
+        let _ = writeln!(out, "  {:>5.1} %  {pool}", share * 100.0);
+    }
+    if !s.pauses.is_empty() {
+        let _ = writeln!(out, "\npauses");
+        for pause in &s.pauses {
+            let until = pause.until_s.map_or("the end".to_owned(), |u| format!("{u:.1} s"));
+            let cause = serde_json::to_string(&pause.cause).unwrap_or_default();
+            let cause = cause.trim_matches('"');
+            let _ = writeln!(out, "  {:.1} s to {until}: {cause}", pause.at_s);
+            for node in pause.nodes.iter().take(10) {
+                let _ = writeln!(out, "    {}: {}", node.node, node.reason);
+            }
+            if pause.nodes.len() > 10 {
+                let _ = writeln!(out, "    and {} more", pause.nodes.len() - 10);
+            }
+        }
+    }
+    let _ = writeln!(out, "\n{:>10} {:>10}  {:<20} {:<24} outcome", "start", "end", "node", "pool");
+    for e in &s.timeline {
+        let outcome = serde_json::to_string(&e.outcome).unwrap_or_default();
+        let outcome = outcome.trim_matches('"');
+        let node =
+            if e.attempt > 1 { format!("{} #{}", e.node, e.attempt) } else { e.node.to_string() };
+        let _ = writeln!(
+            out,
+            "{:>10.1} {:>10.1}  {node:<20} {:<24} {outcome}",
+            e.start_s, e.end_s, e.pool.0
+        );
+    }
+    out
 }

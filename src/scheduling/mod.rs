@@ -1,8 +1,9 @@
-//! Frontier, meters, selection, admission, partition, walls; `simulate` drives the same state
+//! Frontier, meters, selection, admission, partition, walls; [`simulate`] drives the same state
 //! machine with a virtual clock.
 //!
 //! Pure: no clock, no I/O, no randomness. Time is an argument, [`Millis`].
 
+pub mod bound;
 pub mod decide;
 mod graph;
 pub mod health;
@@ -15,6 +16,7 @@ pub mod pools;
 pub mod poolset;
 mod scheduler;
 pub mod select;
+pub mod simulate;
 pub mod spec;
 pub mod wall;
 mod window;

@@ -60,6 +60,9 @@ impl Scheduler {
     /// The node to start now and its pool.
     pub(super) fn pick(&mut self, now: Millis) -> Option<(u32, usize)> {
         let open: Vec<bool> = (0..self.pools.len()).map(|p| self.has_room(p, now)).collect();
+        if self.guide.is_some() {
+            return self.pick_guided(now, &open);
+        }
         if !open.contains(&true) {
             return None;
         }
@@ -68,6 +71,36 @@ impl Scheduler {
         } else {
             self.pick_eager(now, &open)
         }
+    }
+
+    /// By the guide: in its order, each node on its pool; within a meter nobody overtakes.
+    fn pick_guided(&mut self, now: Millis, open: &[bool]) -> Option<(u32, usize)> {
+        let guide = std::sync::Arc::clone(self.guide.as_ref()?);
+        let mut ready: Vec<Key> =
+            self.classes.iter().flat_map(|c| c.ready.iter().copied()).collect();
+        ready.sort_unstable();
+        self.guide_wake = None;
+        let mut blocked = vec![false; self.meters.len()];
+        for key in ready {
+            let pool = guide.pool[key.2 as usize];
+            let Some(&meter) = self.meter_of.get(pool) else { continue };
+            if blocked[meter.0] {
+                continue;
+            }
+            let need = estimate(&self.specs[key.2 as usize], &self.pools[pool].pool);
+            blocked[meter.0] = true;
+            if !self.affordable(pool, need) {
+                continue;
+            }
+            match self.meters.earliest(meter, now, need) {
+                Some(at) if at > now => {
+                    self.guide_wake = Some(self.guide_wake.map_or(at, |w| w.min(at)));
+                }
+                Some(_) if open[pool] => return Some((key.2, pool)),
+                _ => {}
+            }
+        }
+        None
     }
 
     /// Gate open, a slot free, room for one more request.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::graph::{Graph, ScheduleError};
 use super::health::{Gate, Health, Settled};
+use super::lookahead::{self, Guide};
 use super::meter::{Admission, LimitHint, MeterIx, Meters, Reservation};
 use super::outcome::{
     CONTRACT_BUDGET, Finish, INFRA_BUDGET, PoolEffect, burn, pool_effect, refused_here,
@@ -17,7 +18,7 @@ use super::poolset::PoolSet;
 use super::select::{self, estimate};
 use super::spec::{NodeSpec, NodeStatus, Options, PoolState};
 use super::wall::NodeWall;
-use super::{Estimate, Millis, lookahead};
+use super::{Estimate, Millis};
 use crate::ledger::Burn;
 use crate::model::{Limits, NodeId, Outcome, PoolId, Severity, Tier};
 
@@ -146,6 +147,10 @@ pub struct Scheduler {
     pub(super) meter_of: Arc<Vec<MeterIx>>,
     pub(super) options: Options,
     pub(super) patience: f64,
+    /// Followed while the world behaves as expected.
+    pub(super) guide: Option<Arc<Guide>>,
+    /// When a node that the guide holds back fits its window.
+    pub(super) guide_wake: Option<Millis>,
     pub(super) meters: Meters,
     pub(super) health: Vec<Health>,
     pub(super) nodes: Vec<Work>,
@@ -232,6 +237,8 @@ impl Scheduler {
             meter_of: Arc::new(meter_of),
             options,
             patience: 0.0,
+            guide: None,
+            guide_wake: None,
             meters,
             health,
             nodes,
@@ -282,6 +289,29 @@ impl Scheduler {
         }
         for ix in ready {
             self.make_ready(ix);
+        }
+    }
+
+    /// Nothing is known against any pool.
+    pub(super) fn pools_are_fresh(&self) -> bool {
+        self.pools.iter().all(|p| p.paused.is_none() && p.settled.is_none())
+    }
+
+    /// Follows a guide: `order` are its nodes, first to last.
+    pub(super) fn follow(&mut self, guide: Arc<Guide>, order: &[usize]) {
+        let mut ranks = vec![0; self.nodes.len()];
+        for (place, &ix) in order.iter().rev().enumerate() {
+            ranks[ix] = Millis::try_from(place).unwrap_or(Millis::MAX) + 1;
+        }
+        self.guide = Some(guide);
+        self.set_ranks(&ranks);
+    }
+
+    /// The world is not as expected: back to the pass.
+    pub(super) fn leave_guide(&mut self) {
+        self.guide_wake = None;
+        if let Some(guide) = self.guide.take() {
+            self.set_ranks(&guide.ranks);
         }
     }
 
@@ -401,7 +431,7 @@ impl Scheduler {
         }
     }
 
-    fn node_ix(&self, id: &NodeId) -> Option<u32> {
+    pub(super) fn node_ix(&self, id: &NodeId) -> Option<u32> {
         let at = self.specs.binary_search_by(|s| s.id.cmp(id)).ok()?;
         u32::try_from(at).ok()
     }
@@ -425,6 +455,11 @@ impl Scheduler {
             return start;
         }
         let wait = self.earliest_change(now);
+        if self.guide.is_some() && self.running == 0 && wait.is_none() {
+            // The guide leads nowhere (a budget, a closed pool): the pass decides.
+            self.leave_guide();
+            return self.next(now);
+        }
         if self.running > 0 {
             return Decision::Wait { until: wait };
         }
@@ -517,6 +552,9 @@ impl Scheduler {
             burn => burn,
         };
         let at = ix as usize;
+        if finish.outcome != Outcome::Success {
+            self.leave_guide();
+        }
         if finish.outcome == Outcome::Success {
             self.nodes[at].infra_row = 0;
             self.nodes[at].state = NodeState::Landing;
@@ -651,6 +689,7 @@ impl Scheduler {
     /// dependents.
     pub fn take_out(&mut self, node: &NodeId, failed: bool) -> Vec<Effect> {
         let mut effects = Vec::new();
+        self.leave_guide();
         if let Some(ix) = self.node_ix(node) {
             self.withdraw(ix);
             if failed {
@@ -678,6 +717,7 @@ impl Scheduler {
 
     /// A pool waits, by command or by the ledger.
     pub fn pause_pool(&mut self, pool: &PoolId, outcome: Outcome, until: Millis, step: u32) {
+        self.leave_guide();
         if let Some(ix) = self.pool_ix(pool) {
             self.health[ix].pause(outcome, until, step);
         }
@@ -685,6 +725,7 @@ impl Scheduler {
 
     /// A pool leaves the set.
     pub fn settle_pool(&mut self, pool: &PoolId, settled: Settled) {
+        self.leave_guide();
         if let Some(ix) = self.pool_ix(pool) {
             self.health[ix].remember(settled);
             self.refresh_all();
@@ -735,7 +776,7 @@ impl Scheduler {
 
     /// The earliest time at which something may start that cannot start now.
     fn earliest_change(&mut self, now: Millis) -> Option<Millis> {
-        let mut best = self.delayed.first().map(|d| d.0);
+        let mut best = self.delayed.first().map(|d| d.0).into_iter().chain(self.guide_wake).min();
         for class in 0..self.classes.len() {
             let class = &self.classes[class];
             let head = class.ready.first().map(|k| k.2);

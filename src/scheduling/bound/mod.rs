@@ -1,0 +1,281 @@
+//! A true lower bound of the makespan: no schedule of these nodes on these pools ends earlier.
+//!
+//! `docs/scheduling.md` derives it. In short: heads and tails (what must have run before, what must
+//! still run after), strengthened by the work of all ancestors and descendants over the capacity of
+//! the pools; between every pair of them the work that must fit; and a destructive search that
+//! forbids pools on which a node could not end in time and derives everything again.
+
+mod dual;
+mod instance;
+
+pub use instance::{Choice, Instance, Resource, Task};
+
+use dual::Dual;
+
+/// Beyond this many nodes ancestors are not enumerated: only direct dependencies strengthen heads.
+const ANCESTORS_MAX: usize = 400;
+/// Thresholds tried for heads and for tails.
+const THRESHOLDS: usize = 24;
+/// Bisection steps of the destructive search.
+const STEPS: usize = 9;
+
+/// The bound in milliseconds, rounded down; `known` is a makespan that was reached (the search ends
+/// there).
+#[must_use]
+pub fn lower_bound(instance: &Instance, known: f64) -> f64 {
+    let n = instance.tasks.len();
+    if n == 0 {
+        return 0.0;
+    }
+    let reach = Reach::new(instance);
+    let base = Bounds::new(instance, &reach, None).map_or(known, |b| b.makespan);
+    // Float dust must not lift the bound over a makespan that was reached.
+    let mut low = base.min(known);
+    if n > 4 * ANCESTORS_MAX {
+        return low.floor();
+    }
+    let mut high = known;
+    for step in 0..STEPS {
+        if high - low < known * 0.002 {
+            break;
+        }
+        // The first guess is high: good schedules are close to their bound.
+        let guess = if step == 0 { low + (high - low) * 0.9 } else { f64::midpoint(low, high) };
+        let feasible = Bounds::new(instance, &reach, Some(guess))
+            .is_some_and(|b| b.makespan <= guess * (1.0 + 1e-9));
+        if feasible {
+            high = guess;
+        } else {
+            low = guess;
+        }
+    }
+    low.floor()
+}
+
+/// Longest path when each node takes its fastest pool, milliseconds.
+#[must_use]
+pub fn critical_path(instance: &Instance) -> f64 {
+    let mut end = vec![0.0f64; instance.tasks.len()];
+    for (at, task) in instance.tasks.iter().enumerate() {
+        let head = task.after.iter().map(|&d| end[d]).fold(0.0, f64::max);
+        end[at] = head + task.fastest(|_| true).unwrap_or(0.0);
+    }
+    end.into_iter().fold(0.0, f64::max)
+}
+
+/// Ancestors and descendants of each node.
+struct Reach {
+    ancestors: Vec<Vec<u32>>,
+    descendants: Vec<Vec<u32>>,
+    dependents: Vec<Vec<usize>>,
+}
+
+impl Reach {
+    fn new(instance: &Instance) -> Self {
+        let n = instance.tasks.len();
+        let mut dependents = vec![Vec::new(); n];
+        for (at, task) in instance.tasks.iter().enumerate() {
+            for &d in &task.after {
+                dependents[d].push(at);
+            }
+        }
+        let words = n.div_ceil(64);
+        let mut ancestors = vec![Vec::new(); n];
+        let mut descendants = vec![Vec::new(); n];
+        if n <= ANCESTORS_MAX {
+            let mut sets = vec![vec![0u64; words]; n];
+            for at in 0..n {
+                let mut set = vec![0u64; words];
+                for &d in &instance.tasks[at].after {
+                    set[d / 64] |= 1 << (d % 64);
+                    for (word, other) in set.iter_mut().zip(&sets[d]) {
+                        *word |= other;
+                    }
+                }
+                for d in (0..at).filter(|d| set[d / 64] & (1 << (d % 64)) != 0) {
+                    #[expect(clippy::cast_possible_truncation, reason = "below ANCESTORS_MAX")]
+                    {
+                        ancestors[at].push(d as u32);
+                        descendants[d].push(at as u32);
+                    }
+                }
+                sets[at] = set;
+            }
+        } else {
+            let short = |list: &[usize]| {
+                list.iter().filter_map(|&d| u32::try_from(d).ok()).collect::<Vec<u32>>()
+            };
+            for at in 0..n {
+                ancestors[at] = short(&instance.tasks[at].after);
+                descendants[at] = short(&dependents[at]);
+            }
+        }
+        Self { ancestors, descendants, dependents }
+    }
+}
+
+/// Everything derived for one limit of the makespan.
+struct Bounds {
+    makespan: f64,
+}
+
+impl Bounds {
+    /// `None` when a node has no pool on which it could end in time.
+    fn new(instance: &Instance, reach: &Reach, limit: Option<f64>) -> Option<Self> {
+        let n = instance.tasks.len();
+        let mut allowed: Vec<Vec<bool>> =
+            instance.tasks.iter().map(|t| vec![true; t.choices.len()]).collect();
+        let mut head = vec![0.0f64; n];
+        let mut tail = vec![0.0f64; n];
+        let mut fastest = fastest(instance, &allowed)?;
+        for round in 0..4 {
+            let duals = dual::collect(instance, &allowed, &fastest);
+            strengthen(instance, reach, &duals, &fastest, &mut head, &mut tail);
+            let Some(limit) = limit else {
+                let makespan = between(instance, &duals, &head, &tail, &fastest);
+                return Some(Self { makespan });
+            };
+            let mut changed = false;
+            for (at, task) in instance.tasks.iter().enumerate() {
+                for (choice, allowed) in task.choices.iter().zip(&mut allowed[at]) {
+                    if *allowed && head[at] + choice.ms + tail[at] > limit * (1.0 + 1e-9) {
+                        *allowed = false;
+                        changed = true;
+                    }
+                }
+            }
+            fastest = self::fastest(instance, &allowed)?;
+            if !changed || round == 3 {
+                let duals = dual::collect(instance, &allowed, &fastest);
+                let makespan = between(instance, &duals, &head, &tail, &fastest);
+                return Some(Self { makespan });
+            }
+        }
+        None
+    }
+}
+
+fn fastest(instance: &Instance, allowed: &[Vec<bool>]) -> Option<Vec<f64>> {
+    instance.tasks.iter().zip(allowed).map(|(t, a)| t.fastest(|c| a[c])).collect()
+}
+
+/// Heads and tails: the longest path, and the work of ancestors and descendants over capacity.
+fn strengthen(
+    instance: &Instance,
+    reach: &Reach,
+    duals: &[Dual],
+    fastest: &[f64],
+    head: &mut [f64],
+    tail: &mut [f64],
+) {
+    let n = instance.tasks.len();
+    for at in 0..n {
+        let direct = instance.tasks[at].after.iter().map(|&d| head[d] + fastest[d]);
+        let path = direct.fold(head[at], f64::max);
+        head[at] = path.max(gathered(instance, &reach.ancestors[at], duals, fastest, head));
+    }
+    for at in (0..n).rev() {
+        let direct = reach.dependents[at].iter().map(|&d| tail[d] + fastest[d]);
+        let path = direct.fold(tail[at], f64::max);
+        tail[at] = path.max(gathered(instance, &reach.descendants[at], duals, fastest, tail));
+    }
+}
+
+/// All of `set` must run after its earliest `offset`, and nothing else before the node may start.
+fn gathered(
+    instance: &Instance,
+    set: &[u32],
+    duals: &[Dual],
+    fastest: &[f64],
+    offset: &[f64],
+) -> f64 {
+    if set.len() < 2 {
+        return 0.0;
+    }
+    let mut order: Vec<usize> = set.iter().map(|&i| i as usize).collect();
+    order.sort_by(|a, b| offset[*b].total_cmp(&offset[*a]));
+    let mut best = 0.0f64;
+    for dual in duals {
+        let mut sum = 0.0;
+        for &i in &order {
+            sum += dual.energy[i];
+            best = best.max(offset[i] + sum - dual.burst);
+        }
+    }
+    // Whole nodes in whole slots, for all of them from the beginning of the earliest.
+    let start = order.last().map_or(0.0, |&i| offset[i]);
+    best.max(start + packed(instance, &order, fastest))
+}
+
+/// Makespan from what must fit between each pair of a head and a tail.
+fn between(
+    instance: &Instance,
+    duals: &[Dual],
+    head: &[f64],
+    tail: &[f64],
+    fastest: &[f64],
+) -> f64 {
+    let n = instance.tasks.len();
+    let path = (0..n).map(|i| head[i] + fastest[i] + tail[i]).fold(0.0, f64::max);
+    let mut best = path;
+    let mut by_head: Vec<usize> = (0..n).collect();
+    by_head.sort_by(|a, b| head[*b].total_cmp(&head[*a]));
+    let (heads, tails) = (thresholds(head), thresholds(tail));
+    for &q in &tails {
+        let kept: Vec<usize> = by_head.iter().copied().filter(|&i| tail[i] >= q).collect();
+        for dual in duals {
+            let mut sum = 0.0;
+            for &i in &kept {
+                sum += dual.energy[i];
+                best = best.max(head[i] + q + sum - dual.burst);
+            }
+        }
+        for &r in &heads {
+            let end = kept.partition_point(|&i| head[i] >= r);
+            if end > 1 {
+                best = best.max(r + q + packed(instance, &kept[..end], fastest));
+            }
+        }
+    }
+    best
+}
+
+/// A few values spread over the distinct ones, the smallest included.
+fn thresholds(values: &[f64]) -> Vec<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.dedup();
+    let step = sorted.len().div_ceil(THRESHOLDS).max(1);
+    sorted.into_iter().step_by(step).collect()
+}
+
+/// Whole nodes in whole slots, and starts in whole windows.
+///
+/// Of the `k*m + 1` longest nodes one of `m` slots runs `k + 1`. Of `n` starts with `w` a window,
+/// `n - k*w` come `k` windows after the first, and one of them is at least the `k*w + 1`-th longest.
+fn packed(instance: &Instance, set: &[usize], fastest: &[f64]) -> f64 {
+    let (slots, starts) = instance.room(set);
+    if slots.is_none() && starts.is_none() {
+        return 0.0;
+    }
+    let mut lengths: Vec<f64> = set.iter().map(|&i| fastest[i]).collect();
+    lengths.sort_by(|a, b| b.total_cmp(a));
+    let mut best = lengths.first().copied().unwrap_or(0.0);
+    if let Some(m) = slots {
+        let mut k = 1;
+        while k * m < lengths.len() {
+            let last = k * m;
+            let sum: f64 = lengths[last.saturating_sub(k)..=last].iter().sum();
+            best = best.max(sum);
+            k += 1;
+        }
+    }
+    if let Some(w) = starts {
+        let mut windows = 0.0;
+        for length in lengths.iter().step_by(w.max(1)) {
+            best = best.max(windows * 60_000.0 + length);
+            windows += 1.0;
+        }
+    }
+    best
+}
