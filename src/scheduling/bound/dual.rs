@@ -1,13 +1,16 @@
 //! Prices of the capacities: any prices give a valid bound, good ones a tight one.
 //!
-//! With `y` a split of 1 over the resources, a task's energy is its cheapest choice at the price
-//! `amount * y / rate`. Over any interval of length L the energies of what runs wholly inside add up
-//! to at most `L + burst`, since each resource lets through at most `rate * L + burst`.
+//! With prices `y`, a task's energy is its cheapest choice at `amount * y / rate`. What runs wholly
+//! inside an interval of length L has at most the energy `sum(y * let_through(L) / rate)`, where slots
+//! let through `rate * L`, and a window of 60 s a full window for every 60 s begun. Read backward:
+//! so much energy needs at least so long an interval ([`Dual::length`]).
 
 use super::Instance;
 
+const MINUTE: f64 = 60_000.0;
+const DAY: f64 = 86_400_000.0;
 /// Iterations of the price search.
-const ROUNDS: usize = 40;
+const ROUNDS: usize = 25;
 /// Subsets that get prices of their own.
 const SUBSETS: usize = 8;
 
@@ -16,8 +19,51 @@ const SUBSETS: usize = 8;
 pub(super) struct Dual {
     /// Per task, milliseconds of the whole capacity.
     pub(super) energy: Vec<f64>,
-    /// What full windows let through at once, in the same unit.
-    pub(super) burst: f64,
+    /// Energy that slots let through per millisecond.
+    slope: f64,
+    /// Energy that full minute windows let through at each step.
+    step: f64,
+    /// Energy that daily windows let through per day.
+    day: f64,
+    /// No start later than this before the end of the interval.
+    last: f64,
+}
+
+impl Dual {
+    /// The shortest interval that lets this energy through.
+    pub(super) fn length(&self, energy: f64) -> f64 {
+        let energy = energy * (1.0 - 1e-9) - self.day;
+        if energy <= 0.0 {
+            return 0.0;
+        }
+        if self.step <= 0.0 && self.slope <= 0.0 {
+            return 0.0;
+        }
+        // Beyond many windows the steps are a line, from below.
+        let mut k = if self.step > 0.0 {
+            let per_window = self.step + self.slope * MINUTE + self.day;
+            (energy / per_window - 3.0).floor().max(0.0)
+        } else {
+            0.0
+        };
+        for _ in 0..8 {
+            // Inside step k: starts may lie in k + 1 windows.
+            let from = if k > 0.0 { self.last + k * MINUTE } else { 0.0 };
+            let left = energy - self.step * (k + 1.0);
+            let at = if left <= 0.0 {
+                from
+            } else if self.slope > 0.0 {
+                from.max(left / self.slope)
+            } else {
+                f64::INFINITY
+            };
+            if at < self.last + (k + 1.0) * MINUTE || self.step <= 0.0 {
+                return if at > DAY { 0.0 } else { at };
+            }
+            k += 1.0;
+        }
+        self.last + k * MINUTE
+    }
 }
 
 fn energy(instance: &Instance, allowed: &[bool], task: usize, y: &[f64]) -> (f64, usize) {
@@ -38,18 +84,36 @@ fn energy(instance: &Instance, allowed: &[bool], task: usize, y: &[f64]) -> (f64
     if best.0.is_finite() { best } else { (0.0, 0) }
 }
 
-fn burst(instance: &Instance, y: &[f64]) -> f64 {
-    instance.resources.iter().zip(y).map(|(r, y)| y * r.burst / r.rate).sum()
+/// What each resource lets through in an interval, over its rate.
+fn let_through(instance: &Instance, horizon: f64, last: f64) -> Vec<f64> {
+    instance
+        .resources
+        .iter()
+        .map(|r| {
+            if r.burst <= 0.0 {
+                horizon
+            } else {
+                let span = r.burst / r.rate;
+                span * (((horizon - last).max(0.0) / span).floor() + 1.0)
+            }
+        })
+        .collect()
 }
 
 /// Multiplicative search for the prices that make the energy of a subset largest.
-fn optimise(instance: &Instance, allowed: &[Vec<bool>], set: &[usize], start: &[f64]) -> Vec<f64> {
-    let mut y = start.to_vec();
+fn optimise(
+    instance: &Instance,
+    allowed: &[Vec<bool>],
+    set: &[usize],
+    through: &[f64],
+) -> Vec<f64> {
+    #[expect(clippy::cast_precision_loss, reason = "a handful")]
+    let mut y = vec![1.0 / through.len() as f64; through.len()];
     let mut best = (f64::NEG_INFINITY, y.clone());
     let mut eta = 0.7;
     for _ in 0..ROUNDS {
-        let mut gradient: Vec<f64> = instance.resources.iter().map(|r| -r.burst / r.rate).collect();
-        let mut value = -burst(instance, &y);
+        let mut gradient: Vec<f64> = through.iter().map(|t| -t).collect();
+        let mut value: f64 = -through.iter().zip(&y).map(|(t, y)| t * y).sum::<f64>();
         for &task in set {
             let (price, choice) = energy(instance, &allowed[task], task, &y);
             value += price;
@@ -73,14 +137,19 @@ fn optimise(instance: &Instance, allowed: &[Vec<bool>], set: &[usize], start: &[
     best.1
 }
 
-/// Prices for all tasks and for a few subsets that a bottleneck may lie in.
-pub(super) fn collect(instance: &Instance, allowed: &[Vec<bool>], fastest: &[f64]) -> Vec<Dual> {
+/// Prices for all tasks and for a few subsets that a bottleneck may lie in, each best for an interval
+/// of about `horizon`.
+pub(super) fn collect(
+    instance: &Instance,
+    allowed: &[Vec<bool>],
+    fastest: &[f64],
+    horizon: f64,
+) -> Vec<Dual> {
     let (n, count) = (instance.tasks.len(), instance.resources.len());
     if count == 0 {
         return Vec::new();
     }
-    #[expect(clippy::cast_precision_loss, reason = "a handful")]
-    let even = vec![1.0 / count as f64; count];
+    let last = fastest.iter().copied().fold(f64::INFINITY, f64::min);
     let mut sets: Vec<Vec<usize>> = vec![(0..n).collect()];
     // Tasks with the same choices compete for the same pools.
     let mut classes: std::collections::BTreeMap<Vec<usize>, Vec<usize>> =
@@ -102,20 +171,29 @@ pub(super) fn collect(instance: &Instance, allowed: &[Vec<bool>], fastest: &[f64
         sets.extend(classes.into_iter().take(SUBSETS));
     }
     let mut duals: Vec<Dual> = Vec::new();
-    let mut add = |y: &[f64]| {
-        let energies = (0..n).map(|task| energy(instance, &allowed[task], task, y).0).collect();
-        duals.push(Dual { energy: energies, burst: burst(instance, y) });
-    };
-    for set in &sets {
-        add(&optimise(instance, allowed, set, &even));
-    }
-    // Slots alone: what short sets are bound by, where bursts swallow the windows.
-    let slots: Vec<f64> =
-        instance.resources.iter().map(|r| if r.burst > 0.0 { 1e-12 } else { 1.0 }).collect();
-    let sum: f64 = slots.iter().sum();
-    if slots.iter().any(|s| *s >= 1.0) && slots.iter().any(|s| *s < 1.0) {
-        let start: Vec<f64> = slots.iter().map(|s| s / sum).collect();
-        add(&optimise(instance, allowed, &sets[0], &start));
+    for (at, set) in sets.iter().enumerate() {
+        for share in if at == 0 { &[1.0, 0.5, 0.25][..] } else { &[1.0, 0.4] } {
+            let through = let_through(instance, horizon * share, last);
+            let y = optimise(instance, allowed, set, &through);
+            duals.push(apply(instance, allowed, &y, last));
+        }
     }
     duals
+}
+
+fn apply(instance: &Instance, allowed: &[Vec<bool>], y: &[f64], last: f64) -> Dual {
+    let n = instance.tasks.len();
+    let energy = (0..n).map(|task| energy(instance, &allowed[task], task, y).0).collect();
+    let (mut slope, mut step, mut day) = (0.0, 0.0, 0.0);
+    for (r, y) in instance.resources.iter().zip(y) {
+        let span = if r.burst > 0.0 { r.burst / r.rate } else { 0.0 };
+        if r.burst <= 0.0 {
+            slope += y;
+        } else if span > 2.0 * MINUTE {
+            day += y * span;
+        } else {
+            step += y * span;
+        }
+    }
+    Dual { energy, slope, step, day, last }
 }

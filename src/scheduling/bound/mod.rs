@@ -28,7 +28,8 @@ pub fn lower_bound(instance: &Instance, known: f64) -> f64 {
         return 0.0;
     }
     let reach = Reach::new(instance);
-    let base = Bounds::new(instance, &reach, None).map_or(known, |b| b.makespan);
+    // Prices are best for the interval that is tried; the truth lies near what was reached.
+    let base = Bounds::new(instance, &reach, known, None).map_or(0.0, |b| b.makespan);
     // Float dust must not lift the bound over a makespan that was reached.
     let mut low = base.min(known);
     if n > 4 * ANCESTORS_MAX {
@@ -41,7 +42,7 @@ pub fn lower_bound(instance: &Instance, known: f64) -> f64 {
         }
         // The first guess is high: good schedules are close to their bound.
         let guess = if step == 0 { low + (high - low) * 0.9 } else { f64::midpoint(low, high) };
-        let feasible = Bounds::new(instance, &reach, Some(guess))
+        let feasible = Bounds::new(instance, &reach, guess, Some(guess))
             .is_some_and(|b| b.makespan <= guess * (1.0 + 1e-9));
         if feasible {
             high = guess;
@@ -121,15 +122,15 @@ struct Bounds {
 
 impl Bounds {
     /// `None` when a node has no pool on which it could end in time.
-    fn new(instance: &Instance, reach: &Reach, limit: Option<f64>) -> Option<Self> {
+    fn new(instance: &Instance, reach: &Reach, horizon: f64, limit: Option<f64>) -> Option<Self> {
         let n = instance.tasks.len();
         let mut allowed: Vec<Vec<bool>> =
             instance.tasks.iter().map(|t| vec![true; t.choices.len()]).collect();
         let mut head = vec![0.0f64; n];
         let mut tail = vec![0.0f64; n];
         let mut fastest = fastest(instance, &allowed)?;
+        let mut duals = dual::collect(instance, &allowed, &fastest, horizon);
         for round in 0..4 {
-            let duals = dual::collect(instance, &allowed, &fastest);
             strengthen(instance, reach, &duals, &fastest, &mut head, &mut tail);
             let Some(limit) = limit else {
                 let makespan = between(instance, &duals, &head, &tail, &fastest);
@@ -145,8 +146,10 @@ impl Bounds {
                 }
             }
             fastest = self::fastest(instance, &allowed)?;
+            if changed {
+                duals = dual::collect(instance, &allowed, &fastest, horizon);
+            }
             if !changed || round == 3 {
-                let duals = dual::collect(instance, &allowed, &fastest);
                 let makespan = between(instance, &duals, &head, &tail, &fastest);
                 return Some(Self { makespan });
             }
@@ -199,7 +202,7 @@ fn gathered(
         let mut sum = 0.0;
         for &i in &order {
             sum += dual.energy[i];
-            best = best.max(offset[i] + sum - dual.burst);
+            best = best.max(offset[i] + dual.length(sum));
         }
     }
     // Whole nodes in whole slots, for all of them from the beginning of the earliest.
@@ -227,7 +230,7 @@ fn between(
             let mut sum = 0.0;
             for &i in &kept {
                 sum += dual.energy[i];
-                best = best.max(head[i] + q + sum - dual.burst);
+                best = best.max(head[i] + q + dual.length(sum));
             }
         }
         for &r in &heads {
