@@ -5,6 +5,7 @@
 
 pub mod bound;
 pub mod decide;
+mod finish;
 mod graph;
 pub mod health;
 mod lookahead;

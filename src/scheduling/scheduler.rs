@@ -11,9 +11,6 @@ use super::graph::{Graph, ScheduleError};
 use super::health::{Gate, Health, Settled};
 use super::lookahead::{self, Guide};
 use super::meter::{Admission, LimitHint, MeterIx, Meters, Reservation};
-use super::outcome::{
-    CONTRACT_BUDGET, Finish, INFRA_BUDGET, PoolEffect, burn, pool_effect, refused_here,
-};
 use super::poolset::PoolSet;
 use super::select::{self, estimate};
 use super::spec::{NodeSpec, NodeStatus, Options, PoolState};
@@ -21,9 +18,6 @@ use super::wall::NodeWall;
 use super::{Estimate, Millis};
 use crate::ledger::Burn;
 use crate::model::{Limits, NodeId, Outcome, PoolId, Severity, Tier};
-
-/// Delay before a node that failed twice in a row by the world's fault is tried again; doubles.
-const RETRY_DELAY: Millis = 15_000;
 
 /// What to do now.
 #[derive(Debug, Clone, PartialEq)]
@@ -105,8 +99,8 @@ pub(super) struct Running {
     pub(super) pool: usize,
     pub(super) started_at: Millis,
     pub(super) expected_end: Millis,
-    reservation: Reservation,
-    probe: bool,
+    pub(super) reservation: Reservation,
+    pub(super) probe: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -117,10 +111,11 @@ pub(super) struct Work {
     pub(super) state: NodeState,
     pub(super) running: Option<Running>,
     pub(super) last_pool: Option<usize>,
-    shut: Vec<usize>,
-    contract: u32,
-    infra: u32,
-    infra_row: u32,
+    pub(super) shut: Vec<usize>,
+    pub(super) contract: u32,
+    pub(super) infra: u32,
+    pub(super) infra_row: u32,
+    pub(super) free_probes: u32,
 }
 
 /// Ready order inside a class: longest remaining path, severity, id.
@@ -156,7 +151,7 @@ pub struct Scheduler {
     pub(super) nodes: Vec<Work>,
     pub(super) classes: Vec<Class>,
     class_of: BTreeMap<(PoolSet, Tier), usize>,
-    delayed: BTreeSet<(Millis, u32)>,
+    pub(super) delayed: BTreeSet<(Millis, u32)>,
     /// Expected ends of running attempts, per meter.
     pub(super) ends: Vec<BTreeSet<(Millis, u32)>>,
     pub(super) running: usize,
@@ -227,6 +222,7 @@ impl Scheduler {
                 contract: spec.contract_failures,
                 infra: spec.infra_failures,
                 infra_row: 0,
+                free_probes: 0,
             })
             .collect();
         let mut this = Self {
@@ -329,7 +325,7 @@ impl Scheduler {
         class.eligible.iter().map(|&p| self.expected(node, p)).min().unwrap_or(1)
     }
 
-    fn classify(&mut self, ix: usize) -> usize {
+    pub(super) fn classify(&mut self, ix: usize) -> usize {
         let spec = &self.specs[ix];
         let mut fit = PoolSet::empty(self.pools.len());
         for (p, state) in self.pools.iter().enumerate() {
@@ -368,7 +364,7 @@ impl Scheduler {
             left.into_iter().filter(|&p| select::meets(&pools[p].pool, floor)).collect();
     }
 
-    fn refresh_all(&mut self) {
+    pub(super) fn refresh_all(&mut self) {
         for class in 0..self.classes.len() {
             self.refresh(class);
         }
@@ -379,7 +375,7 @@ impl Scheduler {
         (Reverse(self.nodes[at].rank), Reverse(self.specs[at].severity), ix)
     }
 
-    fn make_ready(&mut self, ix: u32) {
+    pub(super) fn make_ready(&mut self, ix: u32) {
         let key = self.key(ix);
         let at = ix as usize;
         self.nodes[at].state = NodeState::Ready;
@@ -388,7 +384,7 @@ impl Scheduler {
         class.by_size.insert((self.specs[at].input_tokens, ix));
     }
 
-    fn leave_ready(&mut self, ix: u32) {
+    pub(super) fn leave_ready(&mut self, ix: u32) {
         let key = self.key(ix);
         let at = ix as usize;
         let class = &mut self.classes[self.nodes[at].class];
@@ -396,7 +392,7 @@ impl Scheduler {
         class.by_size.remove(&(self.specs[at].input_tokens, ix));
     }
 
-    fn release_dependents(&mut self, ix: u32) {
+    pub(super) fn release_dependents(&mut self, ix: u32) {
         let graph = Arc::clone(&self.graph);
         for edge in &graph.dependents[ix as usize] {
             self.dependency_over(edge.to);
@@ -411,7 +407,7 @@ impl Scheduler {
         }
     }
 
-    fn block_dependents(&mut self, ix: u32, effects: &mut Vec<Effect>) {
+    pub(super) fn block_dependents(&mut self, ix: u32, effects: &mut Vec<Effect>) {
         let graph = Arc::clone(&self.graph);
         let mut stack = vec![ix];
         while let Some(failed) = stack.pop() {
@@ -497,7 +493,7 @@ impl Scheduler {
         })
     }
 
-    fn charge(&mut self, pool: usize, need: Estimate, sign: f64) {
+    pub(super) fn charge(&mut self, pool: usize, need: Estimate, sign: f64) {
         let tokens = need.input_tokens.saturating_add(need.output_tokens);
         self.spent_usd += sign * select::cost(&self.pools[pool], need).unwrap_or(0.0);
         self.spent_tokens = if sign > 0.0 {
@@ -517,202 +513,6 @@ impl Scheduler {
         let usd = select::cost(&self.pools[pool], need).unwrap_or(0.0);
         // A free pool stays usable when the money is gone.
         tokens_ok && self.options.budget_usd.is_none_or(|b| usd <= 0.0 || self.spent_usd + usd <= b)
-    }
-
-    /// Takes a node off its pool.
-    fn stop(&mut self, ix: u32, finish: Option<&Finish>) -> Option<Running> {
-        let work = &mut self.nodes[ix as usize];
-        let running = work.running.take()?;
-        let meter = self.meter_of[running.pool];
-        self.ends[meter.0].remove(&(running.expected_end, ix));
-        self.running -= 1;
-        self.meters.release(meter);
-        let usage = finish.and_then(|f| f.usage);
-        let used = usage
-            .map(|u| Estimate { input_tokens: u.input_tokens, output_tokens: u.output_tokens });
-        self.meters.settle(running.reservation, used);
-        if let Some(used) = used {
-            let need = estimate(&self.specs[ix as usize], &self.pools[running.pool].pool);
-            self.charge(running.pool, need, -1.0);
-            self.charge(running.pool, used, 1.0);
-        }
-        Some(running)
-    }
-
-    /// An attempt ended. An unknown node, or one that does not run, changes nothing: only what was
-    /// dispatched can fail.
-    pub fn finished(&mut self, node: &NodeId, finish: &Finish, now: Millis) -> Option<Finished> {
-        let ix = self.node_ix(node)?;
-        let running = self.stop(ix, Some(finish))?;
-        let mut effects = Vec::new();
-        self.judge_pool(&running, finish, now, &mut effects);
-        let burn = match burn(finish.outcome) {
-            // A probe's failure tells about the pool.
-            Burn::Infrastructure if running.probe => Burn::None,
-            burn => burn,
-        };
-        let at = ix as usize;
-        if finish.outcome != Outcome::Success {
-            self.leave_guide();
-        }
-        if finish.outcome == Outcome::Success {
-            self.nodes[at].infra_row = 0;
-            self.nodes[at].state = NodeState::Landing;
-        } else {
-            if finish.outcome == Outcome::PacketTooLarge {
-                effects.push(Effect::Banned {
-                    node: node.clone(),
-                    pool: self.pools[running.pool].pool.id.clone(),
-                    tokens: self.specs[at].input_tokens,
-                });
-            }
-            if finish.outcome == Outcome::PacketTooLarge || refused_here(finish.outcome) {
-                self.nodes[at].shut.push(running.pool);
-                self.nodes[at].class = self.classify(at);
-            }
-            self.requeue(ix, burn, now, &mut effects);
-        }
-        Some(Finished { state: self.nodes[at].state, burn, effects })
-    }
-
-    /// Back to the queue, or out when its budget is used up.
-    fn requeue(&mut self, ix: u32, burn: Burn, now: Millis, effects: &mut Vec<Effect>) {
-        let at = ix as usize;
-        let work = &mut self.nodes[at];
-        match burn {
-            Burn::None => {}
-            Burn::Contract => {
-                work.contract += 1;
-                work.infra_row = 0;
-            }
-            Burn::Infrastructure => {
-                work.infra += 1;
-                work.infra_row += 1;
-            }
-        }
-        let refused_everywhere =
-            burn == Burn::Contract && self.classes[work.class].eligible.is_empty();
-        if work.contract >= CONTRACT_BUDGET || work.infra >= INFRA_BUDGET || refused_everywhere {
-            work.state = NodeState::Failed;
-            self.block_dependents(ix, effects);
-        } else if burn == Burn::Infrastructure && work.infra_row > 1 {
-            let until = now + (RETRY_DELAY << (work.infra_row - 2).min(6));
-            work.state = NodeState::Delayed(until);
-            self.delayed.insert((until, ix));
-        } else {
-            self.make_ready(ix);
-        }
-    }
-
-    fn judge_pool(
-        &mut self,
-        running: &Running,
-        finish: &Finish,
-        now: Millis,
-        effects: &mut Vec<Effect>,
-    ) {
-        let (ix, meter) = (running.pool, self.meter_of[running.pool]);
-        let pool = self.pools[ix].pool.id.clone();
-        let outcome = finish.outcome;
-        match pool_effect(outcome) {
-            PoolEffect::Healthy => {
-                self.meters.succeeded(meter, running.started_at, now);
-                if self.health[ix].succeeded(running.started_at) {
-                    effects.push(Effect::Restored { pool });
-                    self.refresh_all();
-                }
-            }
-            PoolEffect::Untouched => self.health[ix].probe_over(),
-            PoolEffect::Paused => {
-                let known = finish.reset_at.is_some();
-                if let Some(limits) = self.meters.limit_hit(meter, running.started_at, now, known) {
-                    effects.push(Effect::Learned { pool: pool.clone(), limits });
-                }
-                if let Some((until, step)) =
-                    self.health[ix].limited(outcome, running.started_at, finish.reset_at, now)
-                {
-                    effects.push(Effect::Paused { pool, until, step, outcome });
-                }
-            }
-            PoolEffect::Settled => {
-                // Several attempts in flight settle the pool once.
-                if !self.health[ix].is_out() {
-                    let settled =
-                        self.health[ix].settle(outcome, finish.temporary, finish.reset_at, now);
-                    effects.push(Effect::Settled { pool, settled });
-                    self.refresh_all();
-                }
-            }
-            PoolEffect::Suspect => {
-                if let Some(until) = self.health[ix].failed(outcome, now) {
-                    effects.push(Effect::Paused { pool, until, step: 0, outcome });
-                }
-            }
-        }
-    }
-
-    /// The node was accepted or is satisfied: its dependents may run.
-    pub fn landed(&mut self, node: &NodeId) {
-        if let Some(ix) = self.node_ix(node)
-            && !matches!(self.nodes[ix as usize].state, NodeState::Done | NodeState::Running)
-        {
-            self.withdraw(ix);
-            self.nodes[ix as usize].state = NodeState::Done;
-            self.release_dependents(ix);
-        }
-    }
-
-    /// What it delivered was rejected (verify, scope): its own failure.
-    pub fn rejected(&mut self, node: &NodeId, now: Millis) -> Option<Finished> {
-        let ix = self.node_ix(node)?;
-        if self.nodes[ix as usize].state != NodeState::Landing {
-            return None;
-        }
-        let mut effects = Vec::new();
-        self.requeue(ix, Burn::Contract, now, &mut effects);
-        Some(Finished { state: self.nodes[ix as usize].state, burn: Burn::Contract, effects })
-    }
-
-    /// The attempt was stopped by us: nothing is learned, nothing is burnt.
-    pub fn cancelled(&mut self, node: &NodeId) {
-        if let Some(ix) = self.node_ix(node)
-            && let Some(running) = self.stop(ix, None)
-        {
-            if running.probe {
-                self.health[running.pool].probe_over();
-            }
-            self.make_ready(ix);
-        }
-    }
-
-    /// Another owner has it, or a person took it out: never started here. `failed` blocks its hard
-    /// dependents.
-    pub fn take_out(&mut self, node: &NodeId, failed: bool) -> Vec<Effect> {
-        let mut effects = Vec::new();
-        self.leave_guide();
-        if let Some(ix) = self.node_ix(node) {
-            self.withdraw(ix);
-            if failed {
-                self.nodes[ix as usize].state = NodeState::Failed;
-                self.block_dependents(ix, &mut effects);
-            } else {
-                self.nodes[ix as usize].state = NodeState::Elsewhere;
-            }
-        }
-        effects
-    }
-
-    fn withdraw(&mut self, ix: u32) {
-        match self.nodes[ix as usize].state {
-            NodeState::Ready => self.leave_ready(ix),
-            NodeState::Delayed(until) => {
-                self.delayed.remove(&(until, ix));
-            }
-            NodeState::Running => {
-                self.stop(ix, None);
-            }
-            _ => {}
-        }
     }
 
     /// A pool waits, by command or by the ledger.

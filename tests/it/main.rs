@@ -20,6 +20,7 @@ mod plan;
 mod process;
 mod process_one;
 mod scheduling;
+mod simulate;
 mod store;
 mod support;
 mod tool_loop;

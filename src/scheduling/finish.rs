@@ -1,0 +1,219 @@
+//! The end of an attempt: what it does to the pool, to the node and to its dependents.
+
+use super::outcome::{
+    CONTRACT_BUDGET, Finish, INFRA_BUDGET, PoolEffect, burn, pool_effect, refused_here,
+};
+use super::scheduler::{Effect, Finished, NodeState, Running, Scheduler};
+use super::select::estimate;
+use super::{Estimate, Millis};
+use crate::ledger::Burn;
+use crate::model::{NodeId, Outcome};
+
+/// Delay before a node that failed twice in a row by the world's fault is tried again; doubles.
+const RETRY_DELAY: Millis = 60_000;
+
+/// Failed probes that do not count against the node; beyond, it may be the node after all.
+const FREE_PROBES: u32 = 3;
+
+impl Scheduler {
+    /// Takes a node off its pool.
+    fn stop(&mut self, ix: u32, finish: Option<&Finish>) -> Option<Running> {
+        let work = &mut self.nodes[ix as usize];
+        let running = work.running.take()?;
+        let meter = self.meter_of[running.pool];
+        self.ends[meter.0].remove(&(running.expected_end, ix));
+        self.running -= 1;
+        self.meters.release(meter);
+        let usage = finish.and_then(|f| f.usage);
+        let used = usage
+            .map(|u| Estimate { input_tokens: u.input_tokens, output_tokens: u.output_tokens });
+        self.meters.settle(running.reservation, used);
+        if let Some(used) = used {
+            let need = estimate(&self.specs[ix as usize], &self.pools[running.pool].pool);
+            self.charge(running.pool, need, -1.0);
+            self.charge(running.pool, used, 1.0);
+        }
+        Some(running)
+    }
+
+    /// An attempt ended. An unknown node, or one that does not run, changes nothing: only what was
+    /// dispatched can fail.
+    pub fn finished(&mut self, node: &NodeId, finish: &Finish, now: Millis) -> Option<Finished> {
+        let ix = self.node_ix(node)?;
+        let running = self.stop(ix, Some(finish))?;
+        let mut effects = Vec::new();
+        self.judge_pool(&running, finish, now, &mut effects);
+        let burn = match burn(finish.outcome) {
+            // A probe's failure tells about the pool.
+            Burn::Infrastructure
+                if running.probe && self.nodes[ix as usize].free_probes < FREE_PROBES =>
+            {
+                self.nodes[ix as usize].free_probes += 1;
+                Burn::None
+            }
+            burn => burn,
+        };
+        let at = ix as usize;
+        if finish.outcome != Outcome::Success {
+            self.leave_guide();
+        }
+        if finish.outcome == Outcome::Success {
+            self.nodes[at].infra_row = 0;
+            self.nodes[at].state = NodeState::Landing;
+        } else {
+            if finish.outcome == Outcome::PacketTooLarge {
+                effects.push(Effect::Banned {
+                    node: node.clone(),
+                    pool: self.pools[running.pool].pool.id.clone(),
+                    tokens: self.specs[at].input_tokens,
+                });
+            }
+            if finish.outcome == Outcome::PacketTooLarge || refused_here(finish.outcome) {
+                self.nodes[at].shut.push(running.pool);
+                self.nodes[at].class = self.classify(at);
+            }
+            self.requeue(ix, burn, now, &mut effects);
+        }
+        Some(Finished { state: self.nodes[at].state, burn, effects })
+    }
+
+    /// Back to the queue, or out when its budget is used up.
+    fn requeue(&mut self, ix: u32, burn: Burn, now: Millis, effects: &mut Vec<Effect>) {
+        let at = ix as usize;
+        let work = &mut self.nodes[at];
+        match burn {
+            Burn::None => {}
+            Burn::Contract => {
+                work.contract += 1;
+                work.infra_row = 0;
+            }
+            Burn::Infrastructure => {
+                work.infra += 1;
+                work.infra_row += 1;
+            }
+        }
+        let refused_everywhere =
+            burn == Burn::Contract && self.classes[work.class].eligible.is_empty();
+        if work.contract >= CONTRACT_BUDGET || work.infra >= INFRA_BUDGET || refused_everywhere {
+            work.state = NodeState::Failed;
+            self.block_dependents(ix, effects);
+        } else if burn == Burn::Infrastructure && work.infra_row > 1 {
+            let until = now + (RETRY_DELAY << (work.infra_row - 2).min(6));
+            work.state = NodeState::Delayed(until);
+            self.delayed.insert((until, ix));
+        } else {
+            self.make_ready(ix);
+        }
+    }
+
+    fn judge_pool(
+        &mut self,
+        running: &Running,
+        finish: &Finish,
+        now: Millis,
+        effects: &mut Vec<Effect>,
+    ) {
+        let (ix, meter) = (running.pool, self.meter_of[running.pool]);
+        let pool = self.pools[ix].pool.id.clone();
+        let outcome = finish.outcome;
+        match pool_effect(outcome) {
+            PoolEffect::Healthy => {
+                self.meters.succeeded(meter, running.started_at, now);
+                if self.health[ix].succeeded(running.started_at) {
+                    effects.push(Effect::Restored { pool });
+                    self.refresh_all();
+                }
+            }
+            PoolEffect::Untouched => self.health[ix].probe_over(),
+            PoolEffect::Paused => {
+                let known = finish.reset_at.is_some();
+                if let Some(limits) = self.meters.limit_hit(meter, running.started_at, now, known) {
+                    effects.push(Effect::Learned { pool: pool.clone(), limits });
+                }
+                if let Some((until, step)) =
+                    self.health[ix].limited(outcome, running.started_at, finish.reset_at, now)
+                {
+                    effects.push(Effect::Paused { pool, until, step, outcome });
+                }
+            }
+            PoolEffect::Settled => {
+                // Several attempts in flight settle the pool once.
+                if !self.health[ix].is_out() {
+                    let settled =
+                        self.health[ix].settle(outcome, finish.temporary, finish.reset_at, now);
+                    effects.push(Effect::Settled { pool, settled });
+                    self.refresh_all();
+                }
+            }
+            PoolEffect::Suspect => {
+                if let Some(until) = self.health[ix].failed(outcome, now) {
+                    effects.push(Effect::Paused { pool, until, step: 0, outcome });
+                }
+            }
+        }
+    }
+
+    /// The node was accepted or is satisfied: its dependents may run.
+    pub fn landed(&mut self, node: &NodeId) {
+        if let Some(ix) = self.node_ix(node)
+            && !matches!(self.nodes[ix as usize].state, NodeState::Done | NodeState::Running)
+        {
+            self.withdraw(ix);
+            self.nodes[ix as usize].state = NodeState::Done;
+            self.release_dependents(ix);
+        }
+    }
+
+    /// What it delivered was rejected (verify, scope): its own failure.
+    pub fn rejected(&mut self, node: &NodeId, now: Millis) -> Option<Finished> {
+        let ix = self.node_ix(node)?;
+        if self.nodes[ix as usize].state != NodeState::Landing {
+            return None;
+        }
+        let mut effects = Vec::new();
+        self.requeue(ix, Burn::Contract, now, &mut effects);
+        Some(Finished { state: self.nodes[ix as usize].state, burn: Burn::Contract, effects })
+    }
+
+    /// The attempt was stopped by us: nothing is learned, nothing is burnt.
+    pub fn cancelled(&mut self, node: &NodeId) {
+        if let Some(ix) = self.node_ix(node)
+            && let Some(running) = self.stop(ix, None)
+        {
+            if running.probe {
+                self.health[running.pool].probe_over();
+            }
+            self.make_ready(ix);
+        }
+    }
+
+    /// Another owner has it, or a person took it out: never started here. `failed` blocks its hard
+    /// dependents.
+    pub fn take_out(&mut self, node: &NodeId, failed: bool) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        self.leave_guide();
+        if let Some(ix) = self.node_ix(node) {
+            self.withdraw(ix);
+            if failed {
+                self.nodes[ix as usize].state = NodeState::Failed;
+                self.block_dependents(ix, &mut effects);
+            } else {
+                self.nodes[ix as usize].state = NodeState::Elsewhere;
+            }
+        }
+        effects
+    }
+
+    fn withdraw(&mut self, ix: u32) {
+        match self.nodes[ix as usize].state {
+            NodeState::Ready => self.leave_ready(ix),
+            NodeState::Delayed(until) => {
+                self.delayed.remove(&(until, ix));
+            }
+            NodeState::Running => {
+                self.stop(ix, None);
+            }
+            _ => {}
+        }
+    }
+}

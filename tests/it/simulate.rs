@@ -1,0 +1,310 @@
+//! Predictions: the real scheduler under a virtual clock, and its bound.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use overhaul::model::{Limits, MeterKey, NodeId, Outcome, Pool, PoolId, Provider, Severity, Tier};
+use overhaul::scheduling::simulate::{ServiceModel, Simulation, simulate};
+use overhaul::scheduling::{NodeSpec, Options, PoolState, ServiceEstimate};
+
+struct Rng(u64);
+
+impl Rng {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+    fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len() as u64) as usize]
+    }
+}
+
+fn name(n: u64) -> NodeId {
+    NodeId::new(format!("N{n:05}")).unwrap()
+}
+
+/// Random graphs of the shapes that plans have: independent, layered, chains, trees, sparse.
+fn nodes(rng: &mut Rng, count: u64) -> Vec<NodeSpec> {
+    let shape = rng.below(5);
+    let width = 3 + rng.below(6);
+    (0..count)
+        .map(|n| {
+            let mut depends_on = match shape {
+                1 if n >= width => {
+                    let layer = n / width * width;
+                    vec![name(layer - 1 - rng.below(width))]
+                }
+                2 if n >= width => vec![name(n - width)],
+                3 if n > 0 => vec![name((n - 1) / 3)],
+                4 if n > 0 && rng.below(3) == 0 => vec![name(rng.below(n))],
+                _ => Vec::new(),
+            };
+            let after =
+                if rng.below(2) == 0 { std::mem::take(&mut depends_on) } else { Vec::new() };
+            NodeSpec {
+                depends_on,
+                after,
+                tier: rng.pick(&[Tier::Small, Tier::Standard, Tier::Standard, Tier::Deep]),
+                severity: rng.pick(&[Severity::Low, Severity::High]),
+                input_tokens: 2_000 + rng.below(20_000),
+                output_tokens: 500 + rng.below(4_000),
+                ..NodeSpec::new(name(n))
+            }
+        })
+        .collect()
+}
+
+fn pools(rng: &mut Rng) -> Vec<(PoolState, ServiceModel)> {
+    (0..1 + rng.below(4))
+        .map(|p| {
+            let id = format!("p{p}");
+            let speed = rng.pick(&[1.0, 1.0, 1.5, 2.0, 3.0]);
+            let pool = Pool {
+                id: PoolId::new(&id),
+                provider: Provider::OpenaiCompatible,
+                model: id.clone(),
+                meter: MeterKey { backend: id, account: String::new() },
+                tier: Some(rng.pick(&[Tier::Small, Tier::Standard, Tier::Deep])),
+                context_tokens: rng.pick(&[16_000, 32_000, 128_000]),
+                output_tokens: 8_192,
+                limits: Limits {
+                    concurrent: Some(rng.pick(&[1, 2, 4])),
+                    requests_per_minute: rng.pick(&[None, None, Some(6), Some(20)]),
+                    input_tokens_per_minute: rng.pick(&[None, None, None, Some(100_000)]),
+                    ..Limits::default()
+                },
+                cost_per_mtok: Some(rng.pick(&[0.0, 0.5, 3.0])),
+            };
+            let service = ServiceEstimate { speed, ..ServiceEstimate::default() };
+            (PoolState { service, ..PoolState::from(pool) }, ServiceModel::default())
+        })
+        .collect()
+}
+
+/// Nobody starts before its dependencies, no limit is exceeded, the bound is a bound.
+fn check(nodes: &[NodeSpec], pools: &[(PoolState, ServiceModel)], s: &Simulation) {
+    assert!(s.makespan_s >= s.lower_bound_s, "{} < {}", s.makespan_s, s.lower_bound_s);
+    let ends: BTreeMap<_, _> = s
+        .timeline
+        .iter()
+        .filter(|e| e.outcome == Outcome::Success)
+        .map(|e| (e.node.clone(), e.end_s))
+        .collect();
+    for e in &s.timeline {
+        let node = nodes.iter().find(|n| n.id == e.node).unwrap();
+        for d in node.depends_on.iter().chain(&node.after) {
+            assert!(ends[d] <= e.start_s, "{} before {d}", e.node);
+        }
+    }
+    for (state, _) in pools {
+        let limits = state.pool.limits;
+        let mine: Vec<_> = s.timeline.iter().filter(|e| e.pool == state.pool.id).collect();
+        for e in &mine {
+            let at_once =
+                mine.iter().filter(|o| o.start_s <= e.start_s && o.end_s > e.start_s).count();
+            assert!(limits.concurrent.is_none_or(|l| at_once <= l as usize));
+            let minute: Vec<_> = mine
+                .iter()
+                .filter(|o| o.start_s <= e.start_s && o.start_s + 60.0 > e.start_s + 1e-9)
+                .collect();
+            assert!(limits.requests_per_minute.is_none_or(|l| minute.len() <= l as usize));
+            let tokens: u64 = minute
+                .iter()
+                .map(|o| nodes.iter().find(|n| n.id == o.node).unwrap().input_tokens)
+                .sum();
+            assert!(limits.input_tokens_per_minute.is_none_or(|l| tokens <= l));
+        }
+    }
+}
+
+fn traces(seeds: std::ops::Range<u64>, dial: f64) -> Vec<(f64, u64)> {
+    let mut ratios: Vec<(f64, u64)> = seeds
+        .map(|seed| {
+            let mut rng = Rng(seed);
+            let count = 10 + rng.below(50);
+            let (nodes, pools) = (nodes(&mut rng, count), pools(&mut rng));
+            let options = Options { dial, lookahead: 150_000, ..Options::default() };
+            let s = simulate(nodes.clone(), pools.clone(), options, seed).unwrap();
+            check(&nodes, &pools, &s);
+            (if s.lower_bound_s > 0.0 { s.makespan_s / s.lower_bound_s } else { 1.0 }, seed)
+        })
+        .collect();
+    ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
+    ratios
+}
+
+fn near_the_bound(seeds: std::ops::Range<u64>) {
+    let ratios = traces(seeds, 1.0);
+    let median = ratios[ratios.len() / 2].0;
+    let worst = &ratios[ratios.len() - 6..];
+    println!("median {median:.3}, worst {worst:?}");
+    assert!(median <= 1.05, "median {median}");
+    assert!(worst[2].0 <= 1.15, "{worst:?}");
+    assert!(worst[5].0 <= 1.30, "{worst:?}");
+}
+
+// Two halves, so that they run side by side.
+#[test]
+fn speed_is_near_the_lower_bound_on_seeded_traces_first_half() {
+    near_the_bound(0..100);
+}
+
+#[test]
+fn speed_is_near_the_lower_bound_on_seeded_traces_second_half() {
+    near_the_bound(100..200);
+}
+
+#[test]
+fn at_cost_nothing_waits_beside_an_idle_pool_and_the_limits_hold() {
+    traces(300..340, 0.0);
+    traces(340..360, 0.4);
+}
+
+fn two_pools() -> Vec<(PoolState, ServiceModel)> {
+    let mut rng = Rng(7);
+    let mut list = Vec::new();
+    for (id, cost, speed) in [("cheap", 0.0, 1.0), ("dear", 10.0, 3.0)] {
+        let (mut state, model) = pools(&mut rng).remove(0);
+        state.pool.id = PoolId::new(id);
+        state.pool.meter.backend = id.to_owned();
+        state.pool.tier = Some(Tier::Deep);
+        state.pool.context_tokens = 64_000;
+        state.pool.limits = Limits { concurrent: Some(2), ..Limits::default() };
+        state.pool.cost_per_mtok = Some(cost);
+        state.service.speed = speed;
+        list.push((state, model));
+    }
+    list
+}
+
+#[test]
+fn the_dial_at_cost_never_pays_for_what_is_free_and_idle() {
+    let mut pools = two_pools();
+    pools[0].0.pool.limits.concurrent = None;
+    let list = nodes(&mut Rng(1), 30);
+    let cheap = simulate(list.clone(), pools.clone(), Options::default(), 0).unwrap();
+    assert!(cheap.cost.abs() < 1e-12);
+    let fast = simulate(list, pools, Options { dial: 1.0, ..Options::default() }, 0).unwrap();
+    assert!(fast.cost > 0.0 && fast.makespan_s < cheap.makespan_s);
+}
+
+#[test]
+fn a_seed_gives_the_same_prediction_and_another_seed_another() {
+    let mut pools = two_pools();
+    pools[0].1.jitter = 0.3;
+    pools[1].1.outcomes = BTreeMap::from([(Outcome::Transient, 0.2), (Outcome::RateLimited, 0.1)]);
+    pools[1].1.reset = Some(20_000);
+    let run = |seed| {
+        let list = nodes(&mut Rng(3), 40);
+        let s = simulate(list, pools.clone(), Options { dial: 1.0, ..Options::default() }, seed);
+        serde_json::to_string(&s.unwrap()).unwrap()
+    };
+    assert_eq!(run(1), run(1));
+    assert_ne!(run(1), run(2));
+}
+
+#[test]
+fn impossible_nodes_do_not_stop_the_rest() {
+    let mut list = nodes(&mut Rng(5), 10);
+    list[4].input_tokens = 500_000;
+    for n in &mut list {
+        n.depends_on.clear();
+        n.after.clear();
+    }
+    let s = simulate(list, two_pools(), Options::default(), 0).unwrap();
+    assert_eq!((s.nodes["done"], s.nodes["unfinished"]), (9, 1));
+    let json = serde_json::to_value(&s).unwrap();
+    assert_eq!(json["pauses"][0]["cause"], "no_capable_pool");
+    assert_eq!(json["pauses"][0]["nodes"][0]["node"], "N00004");
+}
+
+#[test]
+fn limits_and_outages_end_and_every_attempt_is_in_the_timeline() {
+    let mut pools = two_pools();
+    for (_, model) in &mut pools {
+        model.outages = vec![overhaul::scheduling::simulate::Outage { from: 30_000, to: 200_000 }];
+    }
+    let s = simulate(nodes(&mut Rng(9), 30), pools, Options::default(), 0).unwrap();
+    assert_eq!(s.nodes.get("done"), Some(&30), "{:?}", s.nodes);
+    assert!(s.timeline.iter().any(|e| e.outcome == Outcome::Transient));
+    assert!(s.makespan_s >= s.lower_bound_s);
+    let mut pools = two_pools();
+    for (_, model) in &mut pools {
+        model.outcomes = BTreeMap::from([(Outcome::CreditExhausted, 1.0)]);
+    }
+    let s = simulate(nodes(&mut Rng(9), 5), pools, Options::default(), 0).unwrap();
+    let json = serde_json::to_value(&s).unwrap();
+    assert_eq!(json["pauses"][0]["cause"], "no_usable_pool");
+}
+
+#[test]
+fn ten_thousand_nodes_are_scheduled() {
+    let mut rng = Rng(11);
+    let list = nodes(&mut rng, 10_000);
+    for dial in [0.0, 1.0] {
+        let options = Options { dial, ..Options::default() };
+        let s = simulate(list.clone(), two_pools(), options, 0).unwrap();
+        assert_eq!(s.nodes["done"], 10_000);
+        assert!(s.makespan_s >= s.lower_bound_s);
+    }
+}
+
+fn overhaul(args: &[&str]) -> (i32, String, String) {
+    let out = Command::new(env!("CARGO_BIN_EXE_overhaul")).args(args).output().unwrap();
+    let text = |b: Vec<u8>| String::from_utf8(b).unwrap();
+    (out.status.code().unwrap(), text(out.stdout), text(out.stderr))
+}
+
+#[test]
+fn the_command_reads_json_and_yaml_and_names_the_nearest_key() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let plan = file("plan.json", r#"{"nodes":[{"id":"A"},{"id":"B","depends-on":["A"]}]}"#);
+    let pools = file(
+        "pools.yml",
+        "pools:\n  - id: nim\n    model: llama\n    limits: {concurrent: 1}\n    service: {base-seconds: 5}\n",
+    );
+    let (code, out, err) =
+        overhaul(&["simulate", "--plan", &plan, "--pools", &pools, "--dial", "1", "--json"]);
+    assert_eq!(code, 0, "{err}");
+    let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((&json["makespan_s"], &json["lower_bound_s"]), (&10.0.into(), &10.0.into()));
+    assert_eq!(json["timeline"][1]["start_s"], 5.0);
+    assert_eq!(json["utilisation"]["nim"], 1.0);
+
+    let bare = file("bare.yml", "- {id: nim, modle: llama}\n");
+    let (code, _, err) = overhaul(&["simulate", "--plan", &plan, "--pools", &bare]);
+    assert_eq!(code, 2);
+    assert!(err.contains("modle") && err.contains("did you mean `model`"), "{err}");
+
+    let circle = file(
+        "circle.json",
+        r#"{"nodes":[{"id":"A","depends-on":["B"]},{"id":"B","depends-on":["A"]}]}"#,
+    );
+    let (code, _, err) = overhaul(&["simulate", "--plan", &circle, "--pools", &pools]);
+    assert_eq!(code, 2);
+    assert!(err.contains("circle"), "{err}");
+    let (code, out, _) = overhaul(&["simulate", "--plan", &plan, "--pools", &pools]);
+    assert_eq!(code, 0);
+    assert!(out.contains("makespan") && out.contains("lower bound"), "{out}");
+}
+
+#[test]
+fn the_input_formats_have_schemas() {
+    use overhaul::scheduling::simulate::input::{plan_schema, pools_schema};
+    for schema in [plan_schema(), pools_schema()] {
+        let value = serde_json::to_value(schema).unwrap();
+        assert!(jsonschema::meta::is_valid(&value));
+        assert!(value["properties"].as_object().is_some_and(|p| !p.is_empty()));
+    }
+}
