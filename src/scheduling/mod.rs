@@ -6,6 +6,7 @@
 pub mod bound;
 pub mod decide;
 mod finish;
+mod frontier;
 mod graph;
 pub mod health;
 mod lookahead;

