@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::run_options::{RunArgs, duration};
 use super::{Failure, print};
+use crate::actions::{ActionsError, Runtime};
 use crate::cycle::{CycleError, CycleReport, Given, next_step};
 
 #[derive(Debug, clap::Args)]
@@ -31,16 +32,83 @@ pub(super) struct Args {
     pub resume: bool,
 }
 
-pub(super) async fn run(args: Args) -> Result<(), Failure> {
+pub(super) async fn run(mut args: Args) -> Result<(), Failure> {
+    let runtime = Runtime::from_env(&|name| std::env::var(name).ok());
+    if runtime.on_actions {
+        from_inputs(&mut args, &runtime)?;
+    }
     let given = Given {
         files: args.findings,
         intent: args.intent,
         source_root: args.source_root,
         fetched: Vec::new(),
     };
-    let options = args.run.options(given, args.time_budget, args.resume)?;
+    let options = args.run.options(given, args.time_budget, args.resume).await?;
     let report = next_step(options, stop_signal()).await.map_err(failure)?;
+    if runtime.on_actions {
+        outputs(&runtime, &report)
+            .map_err(|e| Failure::failed("the job's outputs can't be written").because(e))?;
+    }
     print(&render(&report, args.run.json)?)
+}
+
+/// Inputs of the action fill what the command line leaves open.
+fn from_inputs(args: &mut Args, runtime: &Runtime) -> Result<(), Failure> {
+    if let Some(workspace) = runtime.workspace.as_ref().filter(|_| args.run.repo.as_os_str() == ".")
+    {
+        args.run.repo.clone_from(workspace);
+    }
+    let repo = args.run.repo.clone();
+    if args.run.config.is_none() {
+        args.run.config = runtime.input("config").map(|path| repo.join(path));
+    }
+    if args.findings.is_empty() {
+        let listed = runtime.input("findings").unwrap_or_default();
+        args.findings = listed.split_whitespace().map(|path| repo.join(path)).collect();
+    }
+    if args.intent.is_none() {
+        args.intent = runtime.input("intent").map(str::to_owned);
+    }
+    if args.run.run_id.is_none()
+        && let Some(id) = runtime.input("run-id")
+    {
+        let id = id.parse().map_err(|e| Failure::usage("input run-id").because(e))?;
+        args.run.run_id = Some(id);
+    }
+    if args.time_budget.is_none()
+        && let Some(text) = runtime.input("time-budget")
+    {
+        let budget = duration(text).map_err(|e| Failure::usage("input time-budget").because(e))?;
+        args.time_budget = Some(budget);
+    }
+    match runtime.input("mode") {
+        None | Some("cycle") => Ok(()),
+        Some(other) => {
+            Err(Failure::usage(format!("mode '{other}' is not supported by this version"))
+                .remedy("use mode: cycle"))
+        }
+    }
+}
+
+/// Sets the action's outputs and appends the step summary.
+fn outputs(runtime: &Runtime, report: &CycleReport) -> Result<(), ActionsError> {
+    let word = |value: serde_json::Value| value.as_str().map(str::to_owned).unwrap_or_default();
+    let json = |value: serde_json::Value| value.to_string();
+    let status = serde_json::to_value(report.status).map(word).unwrap_or_default();
+    runtime.set_output("status", &status)?;
+    let at = report.not_before.map(|at| at.to_string()).unwrap_or_default();
+    runtime.set_output("not-before", &at)?;
+    let run = report.run_id.as_ref().map(ToString::to_string).unwrap_or_default();
+    runtime.set_output("run-id", &run)?;
+    runtime.set_output("pull-requests", &json(serde_json::json!(report.pull_requests)))?;
+    runtime.set_output("nodes", &json(serde_json::json!(report.nodes)))?;
+    if !report.summary.is_empty() {
+        runtime.append_summary(&report.summary)?;
+        if let Some(path) = &runtime.summary_file {
+            runtime.set_output("summary-path", &path.to_string_lossy())?;
+        }
+    }
+    Ok(())
 }
 
 /// A token that fires on SIGINT and SIGTERM: the runner sends both, 7.5 s apart, before it kills.

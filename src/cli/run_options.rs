@@ -4,10 +4,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use secrecy::{ExposeSecret, SecretString};
+
 use super::{Failure, validate};
 use crate::actions::Runtime;
 use crate::config::HumanDuration;
 use crate::cycle::{Clock, Env, Given, Options, Place, default_work_root};
+use crate::forge::github::{Credentials, GitHub, GitHubSettings};
 use crate::git::Remote;
 use crate::ledger::Holder;
 use crate::model::RunId;
@@ -45,7 +48,7 @@ pub(super) fn env() -> Arc<Env> {
 
 impl RunArgs {
     /// Options for a cycle.
-    pub(super) fn options(
+    pub(super) async fn options(
         &self,
         given: Given,
         time_budget: Option<Duration>,
@@ -58,16 +61,32 @@ impl RunArgs {
         let runtime = Runtime::from_env(&|name| env(name));
         let work_root =
             self.work_dir.clone().unwrap_or_else(|| default_work_root(&self.repo, &*env));
-        let place = match &self.local {
-            Some(folder) => Place::Local(folder.clone()),
-            None => Place::Local(work_root.join("forge")),
-        };
-        let remote = match &self.remote {
+        let given_remote = match &self.remote {
             None => None,
             Some(url) => Some(
                 Remote::new(url, None)
                     .map_err(|e| Failure::usage("the remote can't be used").because(e))?,
             ),
+        };
+        let (place, remote) = match &self.local {
+            Some(folder) => (Place::Local(folder.clone()), given_remote),
+            None => {
+                let github = connect(&runtime, &*env)?.ok_or_else(|| {
+                    Failure::usage("where do pull requests go?")
+                        .because("there is no token and repository of GitHub, and no --local")
+                        .remedy(
+                            "name a folder with --local, or set GITHUB_TOKEN and GITHUB_REPOSITORY",
+                        )
+                })?;
+                let remote = match given_remote {
+                    Some(remote) => remote,
+                    None => github
+                        .git_remote()
+                        .await
+                        .map_err(|e| Failure::refused("no token to push with").because(e))?,
+                };
+                (Place::Forge(Arc::new(github)), Some(remote))
+            }
         };
         let holder = if runtime.on_actions { runtime.holder() } else { Holder::default() };
         Ok(Options {
@@ -92,4 +111,37 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     HumanDuration::parse(text)
         .map(HumanDuration::get)
         .ok_or_else(|| format!("'{text}' is no duration; write for example 90s, 15m or 6h"))
+}
+
+/// The repository on GitHub, when there is a token and a name for it.
+fn connect(runtime: &Runtime, env: &Env) -> Result<Option<GitHub>, Failure> {
+    let Some(slug) = runtime.repository.as_deref() else { return Ok(None) };
+    let app = runtime.input("app-id").zip(runtime.secret("app-private-key"));
+    let token = runtime
+        .secret("token")
+        .cloned()
+        .or_else(|| env("GITHUB_TOKEN").filter(|t| !t.trim().is_empty()).map(SecretString::from));
+    let credentials = match (app, token) {
+        (Some((id, key)), _) => {
+            Credentials::App { app_id: id.to_owned(), private_key: key.clone(), installation: None }
+        }
+        // Tokens of people and of apps begin otherwise than the job's own.
+        (None, Some(token)) if token.expose_secret().starts_with("gh") && !runtime.on_actions => {
+            Credentials::Token(token)
+        }
+        (None, Some(token))
+            if token.expose_secret().starts_with("ghp_")
+                || token.expose_secret().starts_with("github_pat_") =>
+        {
+            Credentials::Token(token)
+        }
+        (None, Some(token)) => Credentials::Workflow(token),
+        (None, None) => return Ok(None),
+    };
+    let settings = GitHubSettings::new(slug, credentials)
+        .and_then(|settings| settings.addresses(env))
+        .map_err(|e| Failure::usage("the repository on GitHub can't be used").because(e))?;
+    GitHub::connect(settings)
+        .map(Some)
+        .map_err(|e| Failure::usage("GitHub can't be reached").because(e))
 }

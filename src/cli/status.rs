@@ -14,7 +14,7 @@ pub(super) struct Args {
 }
 
 pub(super) async fn run(args: Args) -> Result<(), Failure> {
-    let options = args.run.options(Given::default(), None, false)?;
+    let options = args.run.options(Given::default(), None, false).await?;
     let status = run_status(options).await.map_err(failure)?;
     if args.run.json {
         let text = serde_json::to_string_pretty(&status)

@@ -36,7 +36,7 @@ impl WithPool {
 }
 
 pub(super) async fn run(args: &RunArgs, what: Steer) -> Result<(), Failure> {
-    let options = args.options(Given::default(), None, false)?;
+    let options = args.options(Given::default(), None, false).await?;
     let by = std::env::var("GITHUB_ACTOR")
         .or_else(|_| std::env::var("USER"))
         .unwrap_or_else(|_| "a shell".to_owned());

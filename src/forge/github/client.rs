@@ -92,6 +92,11 @@ impl Client {
         self.time.now()
     }
 
+    /// The token that requests carry now.
+    pub(super) async fn token(&self) -> Result<SecretString, Trouble> {
+        Box::pin(self.auth.token(self)).await
+    }
+
     pub(super) async fn sleep(&self, duration: Duration) {
         self.time.sleep(duration).await;
     }

@@ -27,11 +27,13 @@ pub use self::client::Calls;
 use self::client::Client;
 pub use self::pace::{SystemTime, Time};
 pub use self::repository::Standing;
-pub use self::settings::{CiMode, Credentials, GitHubSettings};
+pub use self::settings::{Credentials, GitHubSettings};
 use super::{
     Alive, Comment, Forge, ForgeError, Issue, NewPullRequest, Permission, PullRequest,
     PullRequestPatch, State,
 };
+use crate::git::Remote;
+use crate::model::CiMode;
 
 /// A repository on GitHub.
 pub struct GitHub {
@@ -64,10 +66,16 @@ impl GitHub {
         self.client.calls()
     }
 
-    /// Whether workflows run on our pull requests.
-    #[must_use]
-    pub fn ci_mode(&self) -> CiMode {
-        self.settings.ci_mode()
+    /// The repository for git, with the right to push.
+    ///
+    /// # Errors
+    /// When no token can be had.
+    pub async fn git_remote(&self) -> Result<Remote, ForgeError> {
+        let token = self.client.token().await?;
+        let server = self.settings.server_url.as_str().trim_end_matches('/');
+        let url = format!("{server}/{}.git", self.slug());
+        Remote::new(&url, Some(Remote::token_header(&token)))
+            .map_err(|e| ForgeError::Invalid(e.to_string()))
     }
 
     /// `owner/repository`.
@@ -103,6 +111,15 @@ fn state_word(state: State) -> &'static str {
 impl Forge for GitHub {
     fn name(&self) -> String {
         format!("GitHub {}", self.slug())
+    }
+
+    fn blob_url(&self) -> Option<String> {
+        let server = self.settings.server_url.as_str().trim_end_matches('/');
+        Some(format!("{server}/{}/blob/", self.slug()))
+    }
+
+    fn ci_mode(&self) -> CiMode {
+        self.settings.ci_mode()
     }
 
     async fn pull_requests(&self, head_prefix: &str) -> Result<Vec<PullRequest>, ForgeError> {

@@ -10,6 +10,7 @@ use url::Url;
 
 use super::pace::{SystemTime, Time};
 use crate::forge::ForgeError;
+use crate::model::CiMode;
 
 /// Whose rights requests carry. Secrets never show in `Debug`.
 #[derive(Debug, Clone)]
@@ -27,17 +28,6 @@ pub enum Credentials {
         /// The installation; looked up by repository when absent.
         installation: Option<u64>,
     },
-}
-
-/// What happens to workflows when we open or push a pull request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CiMode {
-    /// They run: an app or a person acts.
-    Runs,
-    /// They wait until somebody with write permission approves the runs.
-    NeedsApproval,
-    /// Nothing runs: events of `GITHUB_TOKEN` start no workflow on this server.
-    Never,
 }
 
 /// Where the repository is and how to reach it.
@@ -128,8 +118,8 @@ impl GitHubSettings {
     #[must_use]
     pub fn ci_mode(&self) -> CiMode {
         match self.credentials {
-            Credentials::Token(_) | Credentials::App { .. } => CiMode::Runs,
-            Credentials::Workflow(_) if self.is_hosted() => CiMode::NeedsApproval,
+            Credentials::Token(_) | Credentials::App { .. } => CiMode::Automatic,
+            Credentials::Workflow(_) if self.is_hosted() => CiMode::Approval,
             Credentials::Workflow(_) => CiMode::Never,
         }
     }
@@ -197,8 +187,8 @@ mod tests {
 
     #[test]
     fn ci_depends_on_who_acts_and_where() {
-        assert_eq!(settings(Credentials::Token("t".into())).ci_mode(), CiMode::Runs);
-        assert_eq!(settings(Credentials::Workflow("t".into())).ci_mode(), CiMode::NeedsApproval);
+        assert_eq!(settings(Credentials::Token("t".into())).ci_mode(), CiMode::Automatic);
+        assert_eq!(settings(Credentials::Workflow("t".into())).ci_mode(), CiMode::Approval);
         let ghes = with(&[("GITHUB_SERVER_URL", "https://ghe.example")]).unwrap();
         assert_eq!(ghes.ci_mode(), CiMode::Never);
     }
