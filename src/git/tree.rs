@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gix::bstr::{BStr, BString, ByteSlice};
+use gix::bstr::{BString, ByteSlice};
 use gix::objs::tree::{EntryKind, EntryMode};
 
 use super::{GitError, Oid, Repo};
@@ -196,7 +196,7 @@ impl Repo {
     /// # Errors
     /// When a tree can't be read.
     pub fn diff(&self, old: Oid, new: Oid) -> Result<Vec<Change>, GitError> {
-        use gix::object::tree::diff::ChangeDetached as Raw;
+        use gix::diff::tree::recorder::Change as Raw;
         if old == new {
             return Ok(Vec::new());
         }
@@ -204,57 +204,32 @@ impl Repo {
         let failed = |error| GitError::gix(format!("comparing {old} and {new}"), error);
         let old_tree = repo.find_tree(old).map_err(failed)?;
         let new_tree = repo.find_tree(new).map_err(failed)?;
-        let raw = repo
-            .diff_tree_to_tree(&old_tree, &new_tree, gix::diff::Options::default())
-            .map_err(failed)?;
-        // By path, because a folder that becomes a file is reported as two changes.
+        let kind = repo.object_hash();
+        let mut recorder = gix::diff::tree::Recorder::default();
+        gix::diff::tree(
+            gix::objs::TreeRefIter::from_bytes(&old_tree.data, kind),
+            gix::objs::TreeRefIter::from_bytes(&new_tree.data, kind),
+            gix::diff::tree::State::default(),
+            &repo.objects,
+            &mut recorder,
+        )
+        .map_err(|error| failed(gix::Error::from_error(error)))?;
+        // By path, because a file that becomes a folder is reported as two changes.
         type Sides = (Option<(Mode, Oid)>, Option<(Mode, Oid)>);
+        let known = |mode: EntryMode, id: Oid| Mode::of(mode).map(|mode| (mode, id));
         let mut sides: BTreeMap<BString, Sides> = BTreeMap::new();
-        let mut note =
-            |path: &BStr, old: Option<(EntryMode, Oid)>, new: Option<(EntryMode, Oid)>| {
-                let known = |side: Option<(EntryMode, Oid)>| {
-                    side.and_then(|(mode, id)| Some((Mode::of(mode)?, id)))
-                };
-                let (old, new) = (known(old), known(new));
-                if old.is_some() || new.is_some() {
-                    let slot = sides.entry(path.to_owned()).or_default();
-                    slot.0 = slot.0.or(old);
-                    slot.1 = slot.1.or(new);
+        for change in recorder.records {
+            let (path, old, new) = match change {
+                Raw::Addition { path, entry_mode, oid, .. } => (path, None, known(entry_mode, oid)),
+                Raw::Deletion { path, entry_mode, oid, .. } => (path, known(entry_mode, oid), None),
+                Raw::Modification { path, previous_entry_mode, previous_oid, entry_mode, oid } => {
+                    (path, known(previous_entry_mode, previous_oid), known(entry_mode, oid))
                 }
             };
-        for change in raw {
-            match change {
-                Raw::Addition { location, entry_mode, id, .. } => {
-                    note(location.as_bstr(), None, Some((entry_mode, id)));
-                }
-                Raw::Deletion { location, entry_mode, id, .. } => {
-                    note(location.as_bstr(), Some((entry_mode, id)), None);
-                }
-                Raw::Modification {
-                    location,
-                    previous_entry_mode,
-                    previous_id,
-                    entry_mode,
-                    id,
-                } => {
-                    note(
-                        location.as_bstr(),
-                        Some((previous_entry_mode, previous_id)),
-                        Some((entry_mode, id)),
-                    );
-                }
-                Raw::Rewrite {
-                    source_location,
-                    source_entry_mode,
-                    source_id,
-                    location,
-                    entry_mode,
-                    id,
-                    ..
-                } => {
-                    note(source_location.as_bstr(), Some((source_entry_mode, source_id)), None);
-                    note(location.as_bstr(), None, Some((entry_mode, id)));
-                }
+            if old.is_some() || new.is_some() {
+                let slot = sides.entry(path).or_default();
+                slot.0 = slot.0.or(old);
+                slot.1 = slot.1.or(new);
             }
         }
         Ok(sides

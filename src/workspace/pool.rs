@@ -1,6 +1,6 @@
 //! The store and the pool of slots.
 
-use std::collections::HashMap;
+use std::collections::VecDeque;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -34,7 +34,8 @@ pub(super) struct Shared {
     _lock: File,
     next: AtomicUsize,
     free: Mutex<Vec<Place>>,
-    tracked: Mutex<HashMap<Oid, Arc<Tracked>>>,
+    /// The newest last.
+    tracked: Mutex<VecDeque<(Oid, Arc<Tracked>)>>,
 }
 
 impl Workspace {
@@ -149,17 +150,24 @@ impl Shared {
         guard(&self.free).push(place);
     }
 
-    /// The paths of a tree, listed once.
+    /// The paths of a tree: known, or made from the newest that is known, or listed.
     pub(super) fn tracked(&self, tree: Oid) -> Result<Arc<Tracked>, WorkspaceError> {
-        if let Some(known) = guard(&self.tracked).get(&tree) {
-            return Ok(Arc::clone(known));
-        }
-        let fresh = Arc::new(Tracked::of(&self.store, tree)?);
+        let newest = {
+            let known = guard(&self.tracked);
+            if let Some((_, tracked)) = known.iter().find(|(id, _)| *id == tree) {
+                return Ok(Arc::clone(tracked));
+            }
+            known.back().cloned()
+        };
+        let fresh = Arc::new(match newest {
+            Some((old, tracked)) => tracked.moved(&self.store, old, tree)?,
+            None => Tracked::of(&self.store, tree)?,
+        });
         let mut known = guard(&self.tracked);
         if known.len() >= TRACKED_KEPT {
-            known.clear();
+            known.pop_front();
         }
-        known.insert(tree, Arc::clone(&fresh));
+        known.push_back((tree, Arc::clone(&fresh)));
         Ok(fresh)
     }
 }

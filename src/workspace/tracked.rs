@@ -1,6 +1,6 @@
 //! What belongs into a worktree, and removing the rest.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -11,30 +11,63 @@ use super::WorkspaceError;
 use super::fs::{ensure_writable, remove};
 
 /// The paths of one tree.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Tracked {
     files: HashSet<Vec<u8>>,
-    folders: HashSet<Vec<u8>>,
     submodules: HashSet<Vec<u8>>,
+    /// Each folder with the number of entries below it.
+    folders: HashMap<Vec<u8>, usize>,
 }
 
 impl Tracked {
     pub(super) fn of(repo: &Repo, tree: Oid) -> Result<Self, GitError> {
         let mut tracked = Self::default();
         for entry in repo.list(tree, b"")? {
-            let mut end = entry.path.len();
-            while let Some(slash) = entry.path[..end].iter().rposition(|b| *b == b'/') {
-                if !tracked.folders.insert(entry.path[..slash].to_vec()) {
-                    break;
-                }
-                end = slash;
-            }
-            match entry.mode {
-                Mode::Submodule => tracked.submodules.insert(entry.path),
-                _ => tracked.files.insert(entry.path),
-            };
+            tracked.add(entry.path, entry.mode);
         }
         Ok(tracked)
+    }
+
+    /// The paths of `new`, from those of `old`: the cost lies in what differs.
+    pub(super) fn moved(&self, repo: &Repo, old: Oid, new: Oid) -> Result<Self, GitError> {
+        let mut tracked = self.clone();
+        for change in repo.diff(old, new)? {
+            if change.old.is_some() {
+                tracked.remove(&change.path);
+            }
+            if let Some((mode, _)) = change.new {
+                tracked.add(change.path, mode);
+            }
+        }
+        Ok(tracked)
+    }
+
+    fn add(&mut self, path: Vec<u8>, mode: Mode) {
+        for folder in ancestors(&path) {
+            match self.folders.get_mut(folder) {
+                Some(count) => *count += 1,
+                None => {
+                    self.folders.insert(folder.to_vec(), 1);
+                }
+            }
+        }
+        match mode {
+            Mode::Submodule => self.submodules.insert(path),
+            _ => self.files.insert(path),
+        };
+    }
+
+    fn remove(&mut self, path: &[u8]) {
+        self.files.remove(path);
+        self.submodules.remove(path);
+        for folder in ancestors(path) {
+            if let Some(count) = self.folders.get_mut(folder) {
+                *count -= 1;
+                if *count == 0 {
+                    self.folders.remove(folder);
+                }
+            }
+        }
     }
 
     pub(super) fn is_submodule(&self, path: &[u8]) -> bool {
@@ -62,7 +95,7 @@ impl Tracked {
                 }
                 path.extend_from_slice(name.as_bytes());
                 let is_folder = entry.file_type().map_err(failed)?.is_dir();
-                if is_folder && self.folders.contains(&path) {
+                if is_folder && self.folders.contains_key(&path) {
                     stack.push(path);
                 } else if is_folder || !self.files.contains(&path) {
                     remove(&entry.path())?;
@@ -71,4 +104,9 @@ impl Tracked {
         }
         Ok(())
     }
+}
+
+/// The folders above a path, from the inside out.
+fn ancestors(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.iter().enumerate().rev().filter(|(_, b)| **b == b'/').map(|(at, _)| &path[..at])
 }
