@@ -5,6 +5,7 @@ mod failure;
 mod demo;
 mod explain_comment;
 mod explain_error;
+mod logging;
 mod next_step;
 mod plan;
 mod run_options;
@@ -26,6 +27,9 @@ use crate::cycle::Steer;
 #[derive(Debug, Parser)]
 #[command(name = "overhaul", version, about, max_term_width = 100)]
 pub struct Cli {
+    /// What to log on standard error: error, warn, info, debug or trace.
+    #[arg(long, global = true, value_name = "LEVEL")]
+    log_level: Option<String>,
     #[command(subcommand)]
     command: Command,
 }
@@ -81,6 +85,7 @@ pub async fn main() -> ExitCode {
             return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
         }
     };
+    logging::start(cli.log_level.as_deref());
     match run(cli).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),

@@ -64,6 +64,7 @@ pub(super) async fn already_gone(
 ) -> Result<Option<String>, CycleError> {
     let Some(rechecks) = proof::for_all(cycle, &ticket.findings) else { return Ok(None) };
     let seen = proof::observe(cycle, &rechecks, &proof::paths_of(&ticket.findings), slot).await?;
+    tracing::debug!(?seen, node = %ticket.node.id, "re-check on the base");
     Ok(match seen {
         Ok(found) if proof::still_there(&ticket.findings, &found).is_empty() => {
             let names: Vec<String> = rechecks.iter().map(|r| r.argv.join(" ")).collect();

@@ -100,11 +100,17 @@ pub(super) async fn observe(
         if ended.stdout.truncated {
             return Ok(Err(format!("`{argv}` printed too much to be read")));
         }
-        let root = slot.path().to_string_lossy().into_owned();
+        let here = slot.path();
+        let lookup = |path: &str| match std::fs::metadata(here.join(path)) {
+            Ok(found) if found.is_dir() => PathKind::Folder,
+            Ok(_) => PathKind::File,
+            Err(_) => PathKind::Missing,
+        };
+        let root = here.to_string_lossy().into_owned();
         let context = IntakeContext {
             source_root: Some(root.clone()),
             checkout: Some(root),
-            lookup: &|_| PathKind::File,
+            lookup: &lookup,
         };
         match intake::read(&ended.stdout.bytes, &argv, &context) {
             Ok(findings) => all.extend(findings),

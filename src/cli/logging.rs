@@ -1,0 +1,29 @@
+//! Where `tracing` goes: standard error, one line an event. On Actions the lines are fenced from
+//! the runner's command parser by their own prefix: no line of ours begins with `::`.
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::FmtSpan;
+
+/// Variable with filter directives, as `tracing_subscriber` reads them.
+const VARIABLE: &str = "OVERHAUL_LOG";
+
+/// Starts logging: `OVERHAUL_LOG`, else the level of the option or of the action's input, else
+/// warnings (on Actions: what happens).
+pub(super) fn start(level: Option<&str>) {
+    let on_actions = std::env::var("GITHUB_ACTIONS").is_ok_and(|v| v == "true");
+    let input = std::env::var("INPUT_LOG-LEVEL").ok().filter(|v| !v.trim().is_empty());
+    let fallback = if on_actions { "info" } else { "warn" };
+    let level = level.map(str::to_owned).or(input).unwrap_or_else(|| fallback.to_owned());
+    let filter = EnvFilter::try_from_env(VARIABLE)
+        .or_else(|_| EnvFilter::try_new(format!("overhaul={level}")))
+        .unwrap_or_else(|_| EnvFilter::new("overhaul=warn"));
+    let started = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
+        .with_span_events(FmtSpan::NONE)
+        .with_target(false)
+        .try_init();
+    // Started twice only in tests; then the first one stays.
+    drop(started);
+}
