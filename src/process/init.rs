@@ -34,6 +34,8 @@ pub fn supervise() -> Option<ExitCode> {
         // Orphans come to us as they would to process 1.
         let _ = nix::sys::prctl::set_child_subreaper(true);
     } else if std::process::id() != 1 {
+        // The real process inherits the mask of the one that looks after it.
+        let _ = watched().thread_unblock();
         return None;
     }
     // A failure to supervise must not keep the work from being done.
@@ -42,11 +44,14 @@ pub fn supervise() -> Option<ExitCode> {
     serve(&mut command)
 }
 
+fn watched() -> SigSet {
+    PASSED_ON.into_iter().chain([Signal::SIGCHLD]).collect()
+}
+
 fn serve(command: &mut Command) -> Option<ExitCode> {
-    // Blocked before the child exists, so that no signal falls between. The standard library
-    // clears the mask in the child.
-    let mut signals = SigSet::empty();
-    PASSED_ON.into_iter().chain([Signal::SIGCHLD]).for_each(|signal| signals.add(signal));
+    // Blocked before the child exists, so that no signal falls between; the child unblocks them
+    // when it comes here itself.
+    let signals = watched();
     signals.thread_block().ok()?;
     let child = match command.spawn() {
         Ok(child) => Pid::from_raw(i32::try_from(child.id()).ok()?),
