@@ -2,6 +2,7 @@
 
 use super::{Failure, print};
 use crate::config::config_schema;
+use crate::scheduling::simulate::input::{plan_schema, pools_schema};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -14,11 +15,17 @@ pub(super) struct Args {
 enum Format {
     /// `overhaul.yml`.
     Config,
+    /// What `simulate --plan` reads.
+    SimulatePlan,
+    /// What `simulate --pools` reads.
+    SimulatePools,
 }
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
     let schema = match args.format {
         Format::Config => config_schema(),
+        Format::SimulatePlan => plan_schema(),
+        Format::SimulatePools => pools_schema(),
     };
     let text = serde_json::to_string_pretty(&schema)
         .map_err(|error| Failure::failed("cannot write the schema").because(error))?;

@@ -63,6 +63,18 @@ fn the_committed_schema_is_the_generated_one() {
 }
 
 #[test]
+fn every_published_schema_is_a_schema() {
+    for format in ["config", "simulate-plan", "simulate-pools"] {
+        let output = overhaul(&["schema", format]);
+        assert!(output.status.success(), "{format}");
+        let schema: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(jsonschema::meta::is_valid(&schema), "{format}");
+        assert_eq!(schema["$schema"], overhaul::config::DRAFT, "{format}");
+    }
+    assert_eq!(overhaul(&["schema", "poetry"]).status.code(), Some(2));
+}
+
+#[test]
 fn the_schema_is_a_schema_and_accepts_the_example() {
     let schema = serde_json::to_value(config_schema()).unwrap();
     assert!(jsonschema::meta::is_valid(&schema));
