@@ -1,6 +1,7 @@
 //! Comments, people, runs, alerts, and the contract itself.
 
 use super::*;
+use crate::rigs::github::git::BareGit;
 
 #[tokio::test]
 async fn comments_are_an_inbox_oldest_first() {
@@ -172,4 +173,27 @@ async fn the_contract_catches_what_github_would_refuse() {
 fn reqwest_client() -> reqwest::Client {
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::new()
+}
+
+/// What the state branch and node branches travel by: real git, with tokens as GitHub checks them.
+#[tokio::test]
+async fn git_is_served_for_real_and_pull_requests_follow_their_branches() {
+    let (rig, new) = pushed();
+    let github = rig.client();
+    github.open_pull_request(new).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let here = BareGit { path: folder.path().to_owned() };
+    let url = |token: &str| rig.git_url().replace("://", &format!("://x:{token}@"));
+    here.run(&["clone", "--quiet", &url("ghs_workflow"), "."]);
+    here.run(&["checkout", "--quiet", BRANCH]);
+    here.run(&["commit", "--quiet", "--allow-empty", "-m", "More"]);
+    let push = |token: &str| here.try_run(&["push", "--quiet", &url(token), "HEAD"], "");
+    assert!(push("ghs_readonly").unwrap_err().contains("403"));
+    assert!(push("ghs_nobody").is_err());
+    push("ghs_workflow").unwrap();
+    let head = here.run(&["rev-parse", "HEAD"]);
+    assert_eq!(github.pull_request(1).await.unwrap().head_commit, head);
+    // Merged by pushing it to the base, as people do.
+    here.run(&["push", "--quiet", &url("ghs_workflow"), "HEAD:main"]);
+    assert_eq!(github.pull_request(1).await.unwrap().state, State::Merged);
 }

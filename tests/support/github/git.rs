@@ -96,6 +96,7 @@ fn command(path: &Path) -> Command {
     command.current_dir(path).envs([
         ("GIT_CONFIG_NOSYSTEM", "1"),
         ("GIT_CONFIG_GLOBAL", "/dev/null"),
+        ("GIT_TERMINAL_PROMPT", "0"),
         ("GIT_AUTHOR_NAME", "Somebody"),
         ("GIT_AUTHOR_EMAIL", "somebody@example.com"),
         ("GIT_COMMITTER_NAME", "Somebody"),
