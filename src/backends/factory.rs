@@ -8,6 +8,7 @@ use url::Url;
 
 use super::Worker;
 use super::command::{CommandKind, CommandSettings, CommandWorker};
+use super::gateway::Admission;
 use super::openai::{Dialect, EndpointError, OpenAiSettings, OpenAiWorker, VerifyRunner};
 use crate::config::{HeaderValue, PoolConfig, ToolMode};
 use crate::model::{PoolId, Provider};
@@ -18,6 +19,8 @@ use crate::process::Walls;
 pub struct Surroundings {
     /// Runs the node's checks for the tool loop; without it, the tool is not offered.
     pub verify: Option<Arc<dyn VerifyRunner>>,
+    /// Whose meters admit each request of the pool; without it, requests go out directly.
+    pub admission: Option<Arc<dyn Admission>>,
     /// Kernel limits for programs.
     pub walls: Walls,
     /// Bytes that worktree and home of a program may grow.
@@ -89,6 +92,7 @@ fn openai(
         };
         settings.headers.insert(name.clone(), value.into());
     }
+    settings.admission.clone_from(&around.admission);
     settings.verify.clone_from(&around.verify);
     let worker = OpenAiWorker::new(settings).map_err(|e| WorkerError::Endpoint(id(), e))?;
     Ok(Arc::new(worker))

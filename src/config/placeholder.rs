@@ -1,4 +1,5 @@
-//! Placeholders in configured commands: `{prompt-file}`, `{paths}`, `{node}`, `{workdir}`.
+//! Placeholders in configured commands: `{prompt-file}`, `{result-file}`, `{paths}`, `{node}`,
+//! `{workdir}`.
 
 /// The placeholder-like parts of an argument: `{` lower-case letters and dashes `}`. Anything else
 /// in braces (JSON, globs, shell variables) is left alone.

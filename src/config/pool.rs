@@ -60,7 +60,8 @@ pub struct PoolConfig {
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub cost_per_mtok: Option<f64>,
-    /// Program and arguments of a command pool; `{prompt-file}`, `{paths}`, `{node}`, `{workdir}`.
+    /// Program and arguments of a command pool; `{prompt-file}`, `{result-file}`, `{paths}`, `{node}`,
+    /// `{workdir}`.
     #[serde(default)]
     pub command: Vec<String>,
     /// Names of further environment variables that the worker may see.

@@ -177,6 +177,7 @@ fn surroundings() -> Surroundings {
         verify: Some(Arc::new(ProcessVerify { walls: walls.clone(), ..ProcessVerify::default() })),
         walls,
         disk_growth: Some(WORKER_DISK),
+        ..Surroundings::default()
     }
 }
 

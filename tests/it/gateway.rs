@@ -39,7 +39,8 @@ impl Rig {
         admission: Arc<dyn Admission>,
     ) -> Self {
         let server = Scripted::start(script).await.unwrap();
-        let mut upstream = Upstream::new(server.base_url().unwrap(), Some(KEY.into()), "scripted");
+        let mut upstream =
+            Upstream::new(server.base_url().unwrap(), Some(KEY.into()), "scripted").unwrap();
         upstream.idle_timeout = Duration::from_millis(200);
         let pool = Bench::new().attempt.pool;
         let gateway = Gateway::start(&upstream, &pool, allowance, admission).await.unwrap();
@@ -217,6 +218,9 @@ async fn budgets_end_the_attempt() {
         assert!(rig.gateway.exhausted().is_cancelled());
         let evidence = rig.end().await;
         assert_eq!((evidence.exhausted, evidence.usage.requests), (Some(over), passed));
+        // No refused key, whatever the status looks like to the worker.
+        let ending = if over == Exhausted::Time { Outcome::Timeout } else { Outcome::Error };
+        assert_eq!(evidence.ending().unwrap(), (ending, over.text().to_owned()));
     }
 }
 

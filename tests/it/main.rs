@@ -19,6 +19,7 @@ mod packaging;
 mod plan;
 mod process;
 mod process_one;
+mod real_answers;
 mod scheduling;
 mod simulate;
 mod store;

@@ -465,18 +465,15 @@ async fn cut_answers_are_told_and_bounded() {
     assert_eq!(report.outcome, Outcome::Success, "{}", report.detail);
     let report = work(&bench, play(vec![long()])).await;
     assert_eq!((report.outcome, report.usage.requests), (Outcome::InvalidResult, 3));
-    // Cut after a few tokens: the window is full, not the output limit reached.
-    let full = || -> Reply {
-        Answer {
-            text: "th".into(),
-            finish: Some("length".into()),
-            usage: Some((8_000, 3)),
-            ..Answer::default()
-        }
-        .into()
-    };
-    let report = work(&bench, play(vec![full()])).await;
-    assert_eq!((report.outcome, report.usage.requests), (Outcome::PacketTooLarge, 1));
+    // Input and output always come to the same sum: the window is full, not a limit reached.
+    let report = work(&bench, |request, _| {
+        let input = request.body.to_string().len() as u64 / 4;
+        let usage = Some((input, 3_000 - input));
+        let finish = Some("length".into());
+        Answer { text: "thinking ".into(), finish, usage, ..Answer::default() }.into()
+    })
+    .await;
+    assert_eq!((report.outcome, report.usage.requests), (Outcome::PacketTooLarge, 2));
 }
 
 #[tokio::test]

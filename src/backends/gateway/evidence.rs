@@ -61,6 +61,20 @@ pub struct Evidence {
 }
 
 impl Evidence {
+    /// How an attempt without a result ended, if a budget ended it. To be asked before the worker's
+    /// own words, which only know that the gateway refused.
+    #[must_use]
+    pub fn ending(&self) -> Option<(Outcome, String)> {
+        let over = self.exhausted?;
+        let outcome = match over {
+            Exhausted::Requests | Exhausted::Tokens => Outcome::Error,
+            Exhausted::Time => Outcome::Timeout,
+            Exhausted::Refusals => Outcome::RateLimited,
+        };
+        let reason = self.refused.as_ref().map_or("", |r| r.reason.as_str());
+        Some((outcome, format!("{} {reason}", over.text()).trim_end().to_owned()))
+    }
+
     /// The reading that an attempt without a result should carry: a failure that the backend ended
     /// on, if it is one of the backend's making.
     #[must_use]

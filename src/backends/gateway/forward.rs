@@ -32,7 +32,6 @@ const USUAL_OUTPUT: u64 = 1_024;
 
 /// What every request of one attempt shares.
 pub(super) struct Shared {
-    pub(super) http: reqwest::Client,
     pub(super) upstream: Upstream,
     pub(super) headers: HeaderMap,
     pub(super) token: SecretString,
@@ -168,7 +167,7 @@ fn outgoing(
     out.remove("x-api-key");
     drop_hop_by_hop(&mut out);
     out.extend(shared.headers.clone());
-    shared.http.request(method.clone(), url).headers(out).body(body)
+    shared.upstream.http.request(method.clone(), url).headers(out).body(body)
 }
 
 /// RFC 9110 §7.6.1: of one connection only.

@@ -51,20 +51,29 @@ pub struct Upstream {
     pub idle_timeout: Duration,
     /// Longest wait for the first byte of an answer.
     pub first_byte_timeout: Duration,
+    /// Shared by all gateways before this backend, so that connections are used again.
+    http: reqwest::Client,
 }
 
 impl Upstream {
     /// The defaults for an address: 120 s of silence, 600 s to the first byte.
-    #[must_use]
-    pub fn new(base_url: Url, key: Option<SecretString>, backend: impl Into<String>) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// When the client cannot be set up.
+    pub fn new(
+        base_url: Url,
+        key: Option<SecretString>,
+        backend: impl Into<String>,
+    ) -> Result<Self, EndpointError> {
+        Ok(Self {
+            http: http_client(&base_url)?,
             base_url,
             key,
             headers: BTreeMap::new(),
             backend: backend.into(),
             idle_timeout: Duration::from_secs(120),
             first_byte_timeout: Duration::from_secs(600),
-        }
+        })
     }
 }
 
@@ -111,13 +120,11 @@ impl Gateway {
         admission: Arc<dyn Admission>,
     ) -> Result<Self, GatewayError> {
         let headers = forward::own_headers(upstream)?;
-        let http = http_client(&upstream.base_url)?;
         let token = SecretString::from(random_token()?);
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
         let stop = CancellationToken::new();
         let shared = Arc::new(Shared {
-            http,
             upstream: upstream.clone(),
             headers,
             token: token.clone(),

@@ -69,25 +69,33 @@ pub(crate) fn install_tls() {
 /// An HTTP client that never follows redirects (a key must not travel) and never sends loopback
 /// traffic through a proxy.
 pub(crate) fn http_client(url: &Url) -> Result<reqwest::Client, EndpointError> {
-    install_tls();
-    let mut builder = reqwest::Client::builder()
-        .redirect(reqwest::redirect::Policy::none())
-        .connect_timeout(Duration::from_secs(20))
-        .user_agent(concat!("overhaul/", env!("CARGO_PKG_VERSION")));
     let loopback = match url.host() {
         Some(url::Host::Ipv4(ip)) => ip.is_loopback(),
         Some(url::Host::Ipv6(ip)) => ip.is_loopback(),
         Some(url::Host::Domain(name)) => name == "localhost",
         None => false,
     };
-    if loopback {
-        builder = builder.no_proxy();
-    }
-    builder.build().map_err(|e| EndpointError::Setup(chain(&e)))
+    if loopback { loopback_client() } else { build(reqwest::Client::builder()) }
+}
+
+/// The same for loopback addresses only.
+pub(super) fn loopback_client() -> Result<reqwest::Client, EndpointError> {
+    build(reqwest::Client::builder().no_proxy())
+}
+
+fn build(builder: reqwest::ClientBuilder) -> Result<reqwest::Client, EndpointError> {
+    install_tls();
+    builder
+        .redirect(reqwest::redirect::Policy::none())
+        .connect_timeout(Duration::from_secs(20))
+        .user_agent(concat!("overhaul/", env!("CARGO_PKG_VERSION")))
+        .build()
+        .map_err(|e| EndpointError::Setup(chain(&e)))
 }
 
 impl Client {
     pub(super) fn new(
+        http: reqwest::Client,
         base: &Url,
         key: Option<&SecretString>,
         further: &BTreeMap<String, SecretString>,
@@ -109,7 +117,7 @@ impl Client {
                 HeaderName::try_from(name).map_err(|_| EndpointError::Header(name.clone()))?;
             headers.insert(name, secret_header(value.expose_secret())?);
         }
-        Ok(Self { http: http_client(base)?, url, headers, idle, first })
+        Ok(Self { http, url, headers, idle, first })
     }
 
     /// Sends one request. The caller bounds it by the attempt's deadline.

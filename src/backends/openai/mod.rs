@@ -24,6 +24,7 @@ use url::Url;
 pub use caller::Retry;
 pub(super) use caller::reading;
 pub use client::EndpointError;
+use client::loopback_client;
 pub(crate) use client::{chain, http_client, plain_headers};
 pub use dialect::Dialect;
 pub use verify::{ProcessVerify, Verified, VerifyRunner};
@@ -33,7 +34,7 @@ use self::caller::{Budget, Caller};
 use self::client::Client;
 use self::session::{End, Session};
 use self::tools::Tools;
-use super::gateway::{Admission, Allowance, Gateway, Upstream};
+use super::gateway::{Admission, Allowance, Evidence, Gateway, Upstream};
 use super::redact::Redactor;
 use super::{Attempt, WorkReport, Worker, prompt};
 use crate::model::{Outcome, Usage};
@@ -94,8 +95,15 @@ impl OpenAiSettings {
 /// The worker.
 pub struct OpenAiWorker {
     settings: OpenAiSettings,
-    client: Client,
+    route: Route,
     redactor: Redactor,
+}
+
+/// How requests reach the endpoint.
+enum Route {
+    Direct(Client),
+    /// Through a gateway for each attempt, which this client speaks to.
+    Gated(Box<Upstream>, Arc<dyn Admission>, reqwest::Client),
 }
 
 impl OpenAiWorker {
@@ -104,38 +112,42 @@ impl OpenAiWorker {
     /// # Errors
     /// When the address or the key cannot be used.
     pub fn new(settings: OpenAiSettings) -> Result<Self, EndpointError> {
-        let client = Client::new(
-            &settings.base_url,
-            settings.key.as_ref(),
-            &settings.headers,
-            settings.idle_timeout,
-            settings.first_byte_timeout,
-        )?;
-        let secrets = settings.headers.values().chain(&settings.key).cloned();
-        let redactor = Redactor::new(secrets);
-        Ok(Self { settings, client, redactor })
+        let (idle, first) = (settings.idle_timeout, settings.first_byte_timeout);
+        let (base, key, headers) = (&settings.base_url, &settings.key, &settings.headers);
+        // Checks the settings in either case.
+        let direct = Client::new(http_client(base)?, base, key.as_ref(), headers, idle, first)?;
+        let route = match &settings.admission {
+            None => Route::Direct(direct),
+            Some(admission) => {
+                let mut upstream = Upstream::new(base.clone(), key.clone(), &settings.backend)?;
+                upstream.headers.clone_from(headers);
+                upstream.idle_timeout = idle;
+                upstream.first_byte_timeout = first;
+                let local = loopback_client()?;
+                Route::Gated(Box::new(upstream), Arc::clone(admission), local)
+            }
+        };
+        let redactor = Redactor::new(headers.values().chain(key).cloned());
+        Ok(Self { settings, route, redactor })
     }
 
     /// The client of one attempt, and its gateway where the pool has meters.
     async fn reach(&self, attempt: &Attempt) -> Result<(Client, Option<Gateway>), String> {
-        let settings = &self.settings;
-        let Some(admission) = &settings.admission else { return Ok((self.client.clone(), None)) };
-        let mut upstream =
-            Upstream::new(settings.base_url.clone(), settings.key.clone(), &settings.backend);
-        upstream.headers.clone_from(&settings.headers);
-        upstream.idle_timeout = settings.idle_timeout;
-        upstream.first_byte_timeout = settings.first_byte_timeout;
+        let (upstream, admission, local) = match &self.route {
+            Route::Direct(client) => return Ok((client.clone(), None)),
+            Route::Gated(upstream, admission, local) => (upstream, admission, local),
+        };
         let allowance = Allowance {
             requests: attempt.request_budget,
             tokens: attempt.token_budget,
             time: attempt.deadline,
         };
-        let start = Gateway::start(&upstream, &attempt.pool, allowance, Arc::clone(admission));
+        let start = Gateway::start(upstream, &attempt.pool, allowance, Arc::clone(admission));
         let gateway = start.await.map_err(|e| e.to_string())?;
         let base = gateway.base_url().map_err(|e| e.to_string())?;
+        let (idle, first) = (self.settings.idle_timeout, self.settings.first_byte_timeout);
         let (key, none) = (Some(gateway.token()), BTreeMap::new());
-        let client =
-            Client::new(&base, key, &none, settings.idle_timeout, settings.first_byte_timeout);
+        let client = Client::new(local.clone(), &base, key, &none, idle, first);
         Ok((client.map_err(|e| e.to_string())?, Some(gateway)))
     }
 
@@ -210,9 +222,16 @@ impl Worker for OpenAiWorker {
                 End::Failed(Outcome::Timeout, None, format!("the attempt's {seconds} s are over"))
             }
         };
-        if let Some(gateway) = gateway {
-            gateway.stop().await;
-        }
+        let evidence = match gateway {
+            Some(gateway) => gateway.stop().await,
+            None => Evidence::default(),
+        };
+        let end = match (end, evidence.ending()) {
+            (End::Failed(_, reading, _), Some((outcome, detail))) => {
+                End::Failed(outcome, reading.filter(|r| r.outcome == outcome), detail)
+            }
+            (end, _) => end,
+        };
         let (usage, model_seen) = (session.caller.usage, session.caller.model_seen.clone());
         let log = std::mem::take(&mut session.log);
         self.report(end, usage, model_seen, &log)

@@ -20,14 +20,12 @@ use crate::model::{Classification, Outcome, RepoPath, ScopeEntry};
 const MAX_MALFORMED: u32 = 6;
 /// Unusable results that end the attempt.
 const MAX_BAD_RESULTS: u32 = 3;
-/// Answers without any action before the next dialect down is tried.
-const MAX_IDLE: u32 = 2;
-/// Answers cut at the output limit that end the attempt.
-const MAX_CUT: u32 = 3;
 /// The same call so often in a row ends the attempt.
 const MAX_REPEATS: u32 = 5;
 /// Calls done of one answer; further ones are refused.
 const MAX_PARALLEL: usize = 32;
+
+mod talk;
 
 /// How the loop ended.
 #[derive(Debug)]
@@ -55,6 +53,7 @@ pub(super) struct Session<'a> {
     bad_results: u32,
     idle: u32,
     cut: u32,
+    last_cut: Option<(u64, u64)>,
     repeats: u32,
     last_call: String,
     worked: bool,
@@ -84,6 +83,7 @@ impl<'a> Session<'a> {
             bad_results: 0,
             idle: 0,
             cut: 0,
+            last_cut: None,
             repeats: 0,
             last_call: String::new(),
             worked: false,
@@ -421,62 +421,6 @@ impl<'a> Session<'a> {
             Ok(result) => Some(End::Done(result)),
             Err(problem) => Some(invalid(problem.to_string())),
         }
-    }
-
-    /// An answer that does nothing: cut, or mere talk.
-    fn no_action(&mut self, answer: &Completion, cut: bool) -> Option<End> {
-        if cut {
-            self.cut += 1;
-            let produced = answer.usage.map_or(u64::MAX, |(_, output)| output);
-            // Ended well before our own limit: the window is full.
-            if produced < self.caller.last_cap / 2 && !self.history.compact() {
-                let evidence = format!("the window was full after {produced} tokens of output");
-                let reading = reading(Outcome::PacketTooLarge, "finish-length", evidence.clone());
-                return Some(End::Failed(Outcome::PacketTooLarge, Some(reading), evidence));
-            }
-            if self.cut >= MAX_CUT {
-                return Some(invalid(
-                    "the model's answers were cut at the output limit again and again",
-                ));
-            }
-            self.history.assistant(&prompt::cut(&answer.text, 2_000));
-            self.history.user(
-                "Your answer was cut at the output limit. Take smaller steps and think less aloud.",
-            );
-            return None;
-        }
-        self.idle += 1;
-        if self.idle > MAX_IDLE {
-            return self.step_down("the answers hold no tool call");
-        }
-        self.history.assistant(&answer.text);
-        let problem = std::mem::take(&mut self.last_problem);
-        let hint = match self.dialect {
-            Dialect::Tools => "Call a tool. When all is done, call `finish`.",
-            Dialect::Json => {
-                "Answer with one JSON object {\"tool\": .., \"args\": ..}; {\"tool\": \"finish\", ..} when all is done."
-            }
-            Dialect::Plain => {
-                "Answer with the blocks described above and the result in a fenced `json` block."
-            }
-        };
-        self.history
-            .user(&format!("{problem}{}{hint}", if problem.is_empty() { "" } else { ". " }));
-        self.last_problem = problem;
-        None
-    }
-
-    fn step_down(&mut self, why: &str) -> Option<End> {
-        let next = if self.fixed { None } else { self.dialect.below() };
-        let Some(next) = next else {
-            let problem = if self.last_problem.is_empty() { why } else { &self.last_problem };
-            return Some(invalid(format!("no usable result: {problem}")));
-        };
-        self.note("loop", &format!("{why}: going on as {next:?}"));
-        self.dialect = next;
-        self.idle = 0;
-        self.restart();
-        None
     }
 
     fn note(&mut self, who: &str, text: &str) {
