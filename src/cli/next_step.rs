@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::run_options::{RunArgs, duration};
 use super::{Failure, print};
-use crate::actions::{ActionsError, Runtime};
+use crate::actions::{ActionsError, Log, Runtime};
 use crate::cycle::{CycleError, CycleReport, Given, next_step};
 
 #[derive(Debug, clap::Args)]
@@ -45,11 +45,15 @@ pub(super) async fn run(mut args: Args) -> Result<(), Failure> {
     };
     let options = args.run.options(given, args.time_budget, args.resume).await?;
     let report = next_step(options, stop_signal()).await.map_err(failure)?;
-    if runtime.on_actions {
-        outputs(&runtime, &report)
-            .map_err(|e| Failure::failed("the job's outputs can't be written").because(e))?;
+    let text = render(&report, args.run.json)?;
+    if !runtime.on_actions {
+        return print(&text);
     }
-    print(&render(&report, args.run.json)?)
+    outputs(&runtime, &report)
+        .map_err(|e| Failure::failed("the job's outputs can't be written").because(e))?;
+    // Titles and reasons in it come from outside: the runner must read no command in them.
+    let mut log = Log::new(std::io::stdout().lock(), true);
+    log.untrusted(&text).map_err(|e| Failure::failed("cannot write to standard output").because(e))
 }
 
 /// Inputs of the action fill what the command line leaves open.
