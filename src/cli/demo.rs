@@ -63,6 +63,7 @@ pub(super) async fn run(args: Args) -> Result<(), Failure> {
         run_id: None,
         time_budget: None,
         resume: false,
+        dry_run: false,
         holder: Holder::default(),
         env: env(),
         clock: Clock::system(),

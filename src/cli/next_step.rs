@@ -30,6 +30,9 @@ pub(super) struct Args {
     /// Go on although a pause says to wait.
     #[arg(long)]
     pub resume: bool,
+    /// Plan and look, but write nothing: no ledger, no branch, no pull request, no attempt.
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 pub(super) async fn run(mut args: Args) -> Result<(), Failure> {
@@ -43,7 +46,8 @@ pub(super) async fn run(mut args: Args) -> Result<(), Failure> {
         source_root: args.source_root,
         fetched: Vec::new(),
     };
-    let options = args.run.options(given, args.time_budget, args.resume).await?;
+    let mut options = args.run.options(given, args.time_budget, args.resume).await?;
+    options.dry_run = args.dry_run;
     let report = next_step(options, stop_signal()).await.map_err(failure)?;
     let text = render(&report, args.run.json)?;
     if !runtime.on_actions {
@@ -85,6 +89,9 @@ fn from_inputs(args: &mut Args, runtime: &Runtime) -> Result<(), Failure> {
         let budget = duration(text).map_err(|e| Failure::usage("input time-budget").because(e))?;
         args.time_budget = Some(budget);
     }
+    args.dry_run |= runtime.flag("dry-run").map_err(|text| {
+        Failure::usage(format!("input dry-run: '{text}' is neither true nor false"))
+    })?;
     match runtime.input("mode") {
         None | Some("cycle") => Ok(()),
         Some(other) => {

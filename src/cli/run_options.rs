@@ -99,6 +99,7 @@ impl RunArgs {
             run_id: self.run_id.clone(),
             time_budget,
             resume,
+            dry_run: false,
             holder,
             env,
             clock: Clock::system(),

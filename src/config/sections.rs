@@ -455,7 +455,7 @@ impl Default for Report {
         Self {
             dashboard: true,
             title: "Overhaul dashboard".to_owned(),
-            html: true,
+            html: false,
             noise: Noise::default(),
         }
     }

@@ -154,6 +154,14 @@ pub(super) async fn judge(
     })
     .await?;
     let violations: Vec<Violation> = taken.refused.into_iter().chain(found).collect();
+    let mut friction = Vec::new();
+    let violations = match amendable(cycle, ticket, &violations) {
+        Some(amended) => {
+            friction.push(amended);
+            Vec::new()
+        }
+        None => violations,
+    };
     if !violations.is_empty() {
         let detail = describe_violations(&violations);
         let friction = EventKind::Friction {
@@ -190,7 +198,6 @@ pub(super) async fn judge(
     if cycle.cancel.is_cancelled() {
         return Ok(refused(Refusal::new(Outcome::Timeout, "The cycle was stopped.")));
     }
-    let mut friction = Vec::new();
     for result in &results {
         match result.verdict {
             workspace::Verdict::Failed => {
@@ -248,6 +255,32 @@ async fn unchanged(cycle: &Cycle, ticket: &Ticket, slot: &Slot) -> Result<Verdic
         "The worker reported success and changed nothing; no check of ours says that there was \
          nothing to do.",
     )))
+}
+
+/// When policy amends scopes, every violation is only "outside the scope", and no other unfinished
+/// node may write there: the record of the amendment.
+fn amendable(cycle: &Cycle, ticket: &Ticket, violations: &[Violation]) -> Option<EventKind> {
+    use crate::config::ScopeAmend;
+    let amends = cycle.config.policy.scope_amend == ScopeAmend::Amend;
+    if violations.is_empty() || !amends || !violations.iter().all(Violation::is_amendable) {
+        return None;
+    }
+    let states = cycle.states();
+    let owned_elsewhere = |path: &[u8]| {
+        cycle.plan.nodes.iter().filter(|n| n.id != ticket.node.id).any(|node| {
+            let open = states.get(&node.id).is_some_and(|s| !s.is_final());
+            open && crate::planning::scope::matches(&node.writes, path)
+        })
+    };
+    if violations.iter().any(|v| owned_elsewhere(&v.path)) {
+        return None;
+    }
+    Some(EventKind::Friction {
+        friction: FrictionType::ScopeViolation,
+        discriminator: ticket.node.id.to_string(),
+        text: format!("scope amended by policy: {}", describe_violations(violations)),
+        remedy: "look at the pull request's extra files".to_owned(),
+    })
 }
 
 fn describe_violations(violations: &[Violation]) -> String {

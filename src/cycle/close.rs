@@ -7,7 +7,8 @@ use serde::Serialize;
 
 use super::context::Cycle;
 use super::error::blocking;
-use super::{CycleError, land, open};
+use super::{CycleError, land, names, open};
+use crate::git::{Expect, PushResult, RefUpdate};
 use crate::ledger::{CheckRecord, EventKind, NodeState, Run};
 use crate::model::{CoveragePlace, FindingId, NodeId};
 use crate::workspace::Verdict;
@@ -82,7 +83,34 @@ pub(super) async fn close_if_final(cycle: &Cycle) -> Result<bool, CycleError> {
     let outcomes = outcomes(cycle, &cycle.journal.state(), &states)?;
     events.push(EventKind::Closed { commit: cycle.base.commit.to_string(), counts });
     let blobs = vec![(OUTCOMES_BLOB.to_owned(), outcomes)];
-    Ok(cycle.journal.write_batch(events, blobs, Vec::new()).await?.all())
+    let closed = cycle.journal.write_batch(events, blobs, Vec::new()).await?.all();
+    if closed && cycle.config.pull_requests.delete_branches {
+        delete_branches(cycle).await;
+    }
+    Ok(closed)
+}
+
+/// Removes the run's branches and kept refs from the remote. Every pull request is final by now,
+/// so none is closed by losing its base. Best effort: what stays is only untidy.
+async fn delete_branches(cycle: &Cycle) {
+    let prefix =
+        names::full(&names::run_prefix(&cycle.config.pull_requests.branch_prefix, cycle.run_id()));
+    let kept = names::keep_prefix(cycle.run_id());
+    let (repo, remote) = (cycle.repo().clone(), cycle.remote.clone());
+    let deleted = blocking(move || {
+        let there = remote.ls_remote(&repo, &[&format!("{prefix}*"), &format!("{kept}*")])?;
+        let updates: Vec<RefUpdate> = there
+            .into_iter()
+            .map(|(name, at)| RefUpdate { name, new: None, expected: Expect::At(at) })
+            .collect();
+        if updates.is_empty() { Ok(PushResult::Done) } else { remote.push(&repo, &updates, false) }
+    })
+    .await;
+    match deleted {
+        Ok(PushResult::Done) => crate::failpoint::reached("branches deleted"),
+        Ok(PushResult::Rejected(some)) => tracing::warn!(?some, "some branches were not deleted"),
+        Err(error) => tracing::warn!(%error, "branches were not deleted"),
+    }
 }
 
 /// What the close gate says.

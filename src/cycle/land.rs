@@ -174,11 +174,19 @@ pub(super) async fn finish_node(cycle: &Cycle, node: &NodeId) -> Result<(), Cycl
     Ok(())
 }
 
+/// Whether the ceilings of open, hourly and daily pull requests leave room for one more.
 fn has_room(cycle: &Cycle) -> bool {
     let run = cycle.journal.state();
-    let open =
-        run.nodes.values().filter(|n| n.pr.as_ref().is_some_and(|pr| pr.end.is_none())).count();
-    u32::try_from(open).unwrap_or(u32::MAX) < cycle.config.pull_requests.max_open
+    let now = cycle.clock.now();
+    let within = |at: jiff::Timestamp, hours: i64| {
+        now.duration_since(at) < jiff::SignedDuration::from_hours(hours)
+    };
+    let prs = || run.nodes.values().filter_map(|n| n.pr.as_ref());
+    let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    let noise = &cycle.config.report.noise;
+    count(prs().filter(|pr| pr.end.is_none()).count()) < cycle.config.pull_requests.max_open
+        && count(prs().filter(|pr| within(pr.opened_at, 1)).count()) < noise.pull_requests_per_hour
+        && count(prs().filter(|pr| within(pr.opened_at, 24)).count()) < noise.pull_requests_per_day
 }
 
 /// Puts the commit on the remote branch. A branch that somebody else moved is left alone.

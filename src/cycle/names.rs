@@ -25,7 +25,13 @@ pub fn run_prefix(prefix: &str, run: &RunId) -> String {
 /// person pushes there, so it may always be written.
 #[must_use]
 pub fn keep_ref(run: &RunId, node: &NodeId) -> String {
-    format!("refs/overhaul/keep/{run}/{node}")
+    format!("{}{node}", keep_prefix(run))
+}
+
+/// Common start of a run's kept refs.
+#[must_use]
+pub fn keep_prefix(run: &RunId) -> String {
+    format!("refs/overhaul/keep/{run}/")
 }
 
 /// Full name of a branch.

@@ -97,6 +97,9 @@ pub async fn next_step(
         &parts.base,
     )
     .await?;
+    if parts.options.dry_run {
+        return dry_run(&parts, chosen).await;
+    }
     let journal = match chosen {
         Chosen::NoFindings => {
             return Ok(CycleReport::without_run(Status::Idle, "there are no findings"));
@@ -134,6 +137,42 @@ pub async fn next_step(
     let cycle = Arc::new(parts.cycle(journal, plan, set.ready.clone(), cancel).await?);
     let outcome = observe_and_work(&cycle, &set).await;
     let report = report(&cycle, &set, outcome?).await?;
+    Ok(report)
+}
+
+/// What a cycle would begin with; nothing is written.
+async fn dry_run(parts: &Parts, chosen: Chosen) -> Result<CycleReport, CycleError> {
+    let mut report = CycleReport::without_run(Status::Idle, "dry run: there are no findings");
+    match chosen {
+        Chosen::NoFindings => {}
+        Chosen::AlreadyDone(id) => {
+            report.message = format!("dry run: run {id} has dealt with these findings");
+            report.run_id = Some(id);
+        }
+        Chosen::New(new) => {
+            report.status = Status::Progress;
+            let (nodes, findings) = (new.plan.nodes.len(), new.plan.coverage.total);
+            report.message = format!(
+                "dry run: would open run {} with {nodes} nodes for {findings} findings",
+                new.id
+            );
+            report.nodes.insert("planned".to_owned(), nodes);
+        }
+        Chosen::Open(id) => {
+            let journal = parts.journal(id.clone()).await?;
+            let plan = open::load_plan(&journal).await?;
+            let states = crate::ledger::node_states(
+                &journal.state(),
+                &plan,
+                crate::ledger::AttemptBudget::default(),
+                crate::ledger::DependsOn::default(),
+            );
+            report.status = Status::Progress;
+            report.nodes = close::counts(&states);
+            report.message = format!("dry run: would go on with run {id}");
+            report.run_id = Some(id);
+        }
+    }
     Ok(report)
 }
 

@@ -341,8 +341,15 @@ pub fn make_plan(
         context.build_files.clear();
     }
     let policy = policy(config);
-    planning::plan(findings, &context, &policy)
-        .map_err(|e| CycleError::input(e.to_string(), "correct the findings or the configuration"))
+    let mut plan = planning::plan(findings, &context, &policy).map_err(|e| {
+        CycleError::input(e.to_string(), "correct the findings or the configuration")
+    })?;
+    if let Some(reason) = &config.verify.waive {
+        for node in plan.nodes.iter_mut().filter(|n| n.verify.is_empty()) {
+            node.verify_waived = Some(reason.clone());
+        }
+    }
+    Ok(plan)
 }
 
 /// The planning policy that the configuration describes.

@@ -60,6 +60,8 @@ pub struct Options {
     pub time_budget: Option<Duration>,
     /// Go on although a pause says to wait.
     pub resume: bool,
+    /// Plan and look, but write nothing.
+    pub dry_run: bool,
     /// The workflow run, on Actions.
     pub holder: Holder,
     /// Reads environment variables.
@@ -86,6 +88,7 @@ pub(super) struct Parts {
 pub(super) async fn prepare(options: Options) -> Result<Parts, CycleError> {
     let clock = options.clock.clone();
     let config = options.config.clone();
+    refuse_unsupported(&config)?;
     let (root, repo) = (options.work_root.clone(), options.repo.clone());
     let (given_remote, base) = (options.remote.clone(), config.base.clone());
     let (workspace, remote, base) = blocking(move || {
@@ -112,12 +115,7 @@ pub(super) async fn prepare(options: Options) -> Result<Parts, CycleError> {
                 .map_or_else(|| options.work_root.join("state"), |p| options.repo.join(p));
             Arc::new(DirectoryStore::new(path))
         }
-        StateStore::Artifact => {
-            return Err(CycleError::input(
-                "`state: artifact` is not supported by this version",
-                "use `state: branch`",
-            ));
-        }
+        StateStore::Artifact => return Err(unsupported("state: artifact")),
     };
     let forge: Arc<dyn Forge> = match &options.place {
         Place::Local(folder) => Arc::new(LocalForge::new(folder.clone())),
@@ -143,6 +141,42 @@ pub(super) async fn prepare(options: Options) -> Result<Parts, CycleError> {
         scratch,
         deadline,
     })
+}
+
+fn unsupported(setting: &str) -> CycleError {
+    CycleError::input(
+        format!("`{setting}` is not supported by this version"),
+        "remove the setting; `overhaul schema` describes the others",
+    )
+}
+
+/// A setting that would be silently ignored is an error: nobody should believe in a ceiling that
+/// is not there.
+fn refuse_unsupported(config: &Config) -> Result<(), CycleError> {
+    use crate::config::{Origin, Pauses, PullRequestMode};
+    let budget = &config.dispatch.budget;
+    let settings = [
+        ("planning.max-nodes", config.planning.max_nodes.is_some()),
+        ("dispatch.budget.node-usd", budget.node_usd.is_some()),
+        ("dispatch.budget.node-tokens", budget.node_tokens.is_some()),
+        ("pull-requests.mode: single", config.pull_requests.mode == PullRequestMode::Single),
+        ("pull-requests.auto-merge", config.pull_requests.auto_merge),
+        ("pauses: issue", config.pauses == Pauses::Issue),
+        ("report.html", config.report.html),
+        ("state: artifact", config.state.store == StateStore::Artifact),
+        (
+            "findings.code-scanning",
+            config.findings.iter().any(|f| matches!(f.origin(), Some(Origin::CodeScanning(_)))),
+        ),
+        (
+            "findings.issues",
+            config.findings.iter().any(|f| matches!(f.origin(), Some(Origin::Issues(_)))),
+        ),
+    ];
+    match settings.into_iter().find(|(_, used)| *used) {
+        Some((setting, _)) => Err(unsupported(setting)),
+        None => Ok(()),
+    }
 }
 
 fn deadline(options: &Options, now: Timestamp) -> Timestamp {
@@ -216,7 +250,13 @@ impl Parts {
             plan: Arc::new(plan),
             base: self.base.clone(),
             remote: self.remote.clone(),
-            verifier: Verifier::new(self.workspace.clone(), VerifySettings::default())?,
+            verifier: Verifier::new(
+                self.workspace.clone(),
+                VerifySettings {
+                    retry: self.config.verify.flaky_retry,
+                    ..VerifySettings::default()
+                },
+            )?,
             workspace: self.workspace.clone(),
             forge: self.forge.clone(),
             pools,

@@ -92,6 +92,9 @@ pub struct PrRecord {
     pub branch: String,
     /// Base branch.
     pub base: String,
+    /// When it was opened or found.
+    #[serde(default)]
+    pub opened_at: Timestamp,
     /// `None` while open; the merge commit, or nothing when closed unmerged.
     pub end: Option<PrEnd>,
 }
@@ -488,6 +491,7 @@ impl Run {
                     url: url.clone(),
                     branch: branch.clone(),
                     base: base.clone(),
+                    opened_at: event.at,
                     end: None,
                 });
             }

@@ -30,6 +30,8 @@ pub struct VerifySettings {
     pub disk: u64,
     /// Longest that any command may run, whatever its own timeout.
     pub deadline: Duration,
+    /// Run a failed command once more, to tell flaky from broken.
+    pub retry: bool,
 }
 
 impl Default for VerifySettings {
@@ -41,6 +43,7 @@ impl Default for VerifySettings {
             walls: Walls::default(),
             disk: 20 << 30,
             deadline: Duration::from_secs(3_600),
+            retry: true,
         }
     }
 }
@@ -140,7 +143,8 @@ impl Verifier {
             if !ended.status.success() {
                 verdict = Verdict::Failed;
                 // A second run of what hung or filled the disk would cost as much again.
-                if matches!(ended.status, Status::Exited(_) | Status::Signalled(_)) {
+                let ended_itself = matches!(ended.status, Status::Exited(_) | Status::Signalled(_));
+                if self.settings.retry && ended_itself {
                     slot = reset(slot, commit).await?;
                     let again = self.execute(&slot, command, cancel).await?;
                     if again.status.success() {
