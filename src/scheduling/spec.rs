@@ -172,6 +172,12 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { dial: 0.0, deadline: None, budget_usd: None, budget_tokens: None, lookahead: 20_000 }
+        Self {
+            dial: 0.0,
+            deadline: None,
+            budget_usd: None,
+            budget_tokens: None,
+            lookahead: 1_000_000,
+        }
     }
 }

@@ -189,7 +189,8 @@ fn the_dial_at_cost_never_pays_for_what_is_free_and_idle() {
     let list = nodes(&mut Rng(1), 30);
     let cheap = simulate(list.clone(), pools.clone(), Options::default(), 0).unwrap();
     assert!(cheap.cost.abs() < 1e-12);
-    let fast = simulate(list, pools, Options { dial: 1.0, ..Options::default() }, 0).unwrap();
+    let options = Options { dial: 1.0, lookahead: 20_000, ..Options::default() };
+    let fast = simulate(list, pools, options, 0).unwrap();
     assert!(fast.cost > 0.0 && fast.makespan_s < cheap.makespan_s);
 }
 
@@ -201,7 +202,8 @@ fn a_seed_gives_the_same_prediction_and_another_seed_another() {
     pools[1].1.reset = Some(20_000);
     let run = |seed| {
         let list = nodes(&mut Rng(3), 40);
-        let s = simulate(list, pools.clone(), Options { dial: 1.0, ..Options::default() }, seed);
+        let options = Options { dial: 1.0, lookahead: 20_000, ..Options::default() };
+        let s = simulate(list, pools.clone(), options, seed);
         serde_json::to_string(&s.unwrap()).unwrap()
     };
     assert_eq!(run(1), run(1));

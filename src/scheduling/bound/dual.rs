@@ -27,9 +27,53 @@ pub(super) struct Dual {
     day: f64,
     /// No start later than this before the end of the interval.
     last: f64,
+    /// The prices over the rates, per resource.
+    price: Vec<f64>,
+}
+
+/// What a task may do for a limit of the makespan.
+pub(super) struct Room<'a> {
+    pub(super) allowed: &'a [bool],
+    pub(super) head: f64,
+    /// The limit less the tail: the latest end.
+    pub(super) latest: f64,
 }
 
 impl Dual {
+    /// The energy that a task cannot keep out of `[from, to]`, wherever it runs between its head and
+    /// its tail: whole when it must lie inside, else what sticks out of neither side.
+    pub(super) fn inside(
+        &self,
+        instance: &Instance,
+        task: usize,
+        room: &Room<'_>,
+        from: f64,
+        to: f64,
+    ) -> f64 {
+        let choices = instance.tasks[task].choices.iter().zip(room.allowed);
+        let mut best = f64::INFINITY;
+        for (choice, _) in choices.filter(|(_, allowed)| **allowed) {
+            let early = room.head + choice.ms - from;
+            let late = to - (room.latest - choice.ms);
+            let slot = choice.ms.min(to - from).min(early).min(late).max(0.0);
+            let starts_inside =
+                room.head >= from && room.latest - choice.ms <= (to - self.last).max(from);
+            let mut energy = 0.0;
+            for &(r, amount) in &choice.uses {
+                if instance.resources[r].burst <= 0.0 {
+                    energy += slot * self.price[r];
+                } else if starts_inside {
+                    energy += amount * self.price[r];
+                }
+            }
+            best = best.min(energy);
+            if best <= 0.0 {
+                break;
+            }
+        }
+        if best.is_finite() { best } else { 0.0 }
+    }
+
     /// The shortest interval that lets this energy through.
     pub(super) fn length(&self, energy: f64) -> f64 {
         let energy = energy * (1.0 - 1e-9) - self.day;
@@ -195,5 +239,6 @@ fn apply(instance: &Instance, allowed: &[Vec<bool>], y: &[f64], last: f64) -> Du
             step += y * span;
         }
     }
-    Dual { energy, slope, step, day, last }
+    let price = instance.resources.iter().zip(y).map(|(r, y)| y / r.rate).collect();
+    Dual { energy, slope, step, day, last, price }
 }

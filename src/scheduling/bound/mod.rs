@@ -10,12 +10,14 @@ mod instance;
 
 pub use instance::{Choice, Instance, Resource, Task};
 
-use dual::Dual;
+use dual::{Dual, Room};
 
 /// Beyond this many nodes ancestors are not enumerated: only direct dependencies strengthen heads.
 const ANCESTORS_MAX: usize = 400;
 /// Thresholds tried for heads and for tails.
 const THRESHOLDS: usize = 24;
+/// Thresholds tried on each side for nodes across the edges of an interval.
+const EDGES: usize = 8;
 /// Bisection steps of the destructive search.
 const STEPS: usize = 9;
 
@@ -151,6 +153,9 @@ impl Bounds {
             }
             if !changed || round == 3 {
                 let makespan = between(instance, &duals, &head, &tail, &fastest);
+                if makespan <= limit && overfull(instance, &duals, &allowed, &head, &tail, limit) {
+                    return None;
+                }
                 return Some(Self { makespan });
             }
         }
@@ -241,6 +246,42 @@ fn between(
         }
     }
     best
+}
+
+/// Is there an interval into which more must fall than fits, when all must end by `limit`? Here nodes
+/// that lie across its edges count with what they cannot keep out.
+fn overfull(
+    instance: &Instance,
+    duals: &[Dual],
+    allowed: &[Vec<bool>],
+    head: &[f64],
+    tail: &[f64],
+    limit: f64,
+) -> bool {
+    let n = instance.tasks.len();
+    if n > ANCESTORS_MAX {
+        return false;
+    }
+    let rooms: Vec<Room<'_>> = (0..n)
+        .map(|i| Room { allowed: &allowed[i], head: head[i], latest: limit - tail[i] })
+        .collect();
+    let sparse = |values: &[f64]| {
+        let all = thresholds(values);
+        let step = all.len().div_ceil(EDGES).max(1);
+        all.into_iter().step_by(step).collect::<Vec<f64>>()
+    };
+    let ends: Vec<f64> = sparse(tail).into_iter().map(|q| limit - q).collect();
+    for from in sparse(head) {
+        for &to in ends.iter().filter(|to| **to > from) {
+            for dual in duals {
+                let sum: f64 = (0..n).map(|i| dual.inside(instance, i, &rooms[i], from, to)).sum();
+                if dual.length(sum) > (to - from) * (1.0 + 1e-9) {
+                    return true;
+                }
+            }
+        }
+    }
+    false
 }
 
 /// A few values spread over the distinct ones, the smallest included.
