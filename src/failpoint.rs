@@ -5,6 +5,21 @@
 //! and die right after the n-th (`OVERHAUL_CRASH_AFTER=n`), so that the list of effects is derived
 //! from a run and not kept by hand. Release builds do nothing.
 
+/// An attempt at a node begins. A debug build can panic here (`OVERHAUL_PANIC_NODE=id`), as a defect
+/// of ours would, to show whom that harms.
+#[cfg(not(debug_assertions))]
+pub fn attempt(_node: &str) {}
+
+/// An attempt at a node begins. A debug build can panic here (`OVERHAUL_PANIC_NODE=id`), as a defect
+/// of ours would, to show whom that harms.
+#[cfg(debug_assertions)]
+#[expect(clippy::panic, reason = "panicking is its purpose, in debug builds only")]
+pub fn attempt(node: &str) {
+    if std::env::var("OVERHAUL_PANIC_NODE").is_ok_and(|id| id == node) {
+        panic!("asked to panic at {node}");
+    }
+}
+
 /// An effect has just become visible outside this process.
 #[cfg(not(debug_assertions))]
 pub fn reached(_effect: &str) {}

@@ -7,7 +7,6 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 use super::Clock;
-use crate::failpoint;
 use crate::ledger::{Applied, EVENT_VERSION, Event, EventKind, Run, fold};
 use crate::model::{CycleId, RunId};
 use crate::store::{Batch, Store, StoreError, Version};
@@ -181,7 +180,6 @@ impl Writer {
             match appended {
                 Ok(version) => {
                     self.version = version;
-                    failpoint::reached("ledger append");
                     return Ok(written);
                 }
                 Err(StoreError::Conflict) => {

@@ -7,7 +7,6 @@ use super::bases::{self, Base};
 use super::context::Cycle;
 use super::error::blocking;
 use super::{CycleError, names, view};
-use crate::failpoint;
 use crate::forge::{ForgeError, NewPullRequest};
 use crate::git::{Expect, GitError, Oid, PushResult, RefUpdate, Repo, parse_oid};
 use crate::ledger::{EventKind, Landing, NodeRecord, Receipt, Run};
@@ -219,10 +218,7 @@ async fn push_branch(
     let update = RefUpdate { name, new: Some(new), expected };
     let pushed = blocking(move || remote.push(&repo, &[update], false)).await?;
     match pushed {
-        PushResult::Done => {
-            failpoint::reached("branch push");
-            Ok(())
-        }
+        PushResult::Done => Ok(()),
         PushResult::Rejected(refused) => {
             let reasons: Vec<String> = refused.into_iter().map(|r| r.reason).collect();
             Err(CycleError::Forge(ForgeError::Invalid(format!(
@@ -284,7 +280,6 @@ async fn open_pull_request(
             reviewers: settings.reviewers.clone(),
         })
         .await?;
-    failpoint::reached("pull request");
     cycle
         .journal
         .write(vec![EventKind::PrOpened {
@@ -303,6 +298,5 @@ async fn push_generated(cycle: &Cycle, branch: &str, commit: Oid) -> Result<(), 
     let (repo, remote) = (cycle.repo().clone(), cycle.remote.clone());
     let update = RefUpdate { name: names::full(branch), new: Some(commit), expected: Expect::Any };
     blocking(move || remote.push(&repo, &[update], false)).await?;
-    failpoint::reached("base branch push");
     Ok(())
 }

@@ -20,7 +20,7 @@ use crate::forge::LocalForge;
 use crate::git::{GitError, Oid, Remote, parse_oid};
 use crate::ledger::{EventKind, Holder, Landing};
 use crate::model::{CycleId, Plan, PoolId, RunId};
-use crate::store::{BranchStore, DirectoryStore, Store};
+use crate::store::{BranchStore, DirectoryStore, Store, Traced};
 use crate::workspace::{Verifier, VerifySettings, Workspace};
 
 /// Time kept free at the end of a job for the checkpoint.
@@ -102,18 +102,18 @@ pub(super) async fn prepare(options: Options) -> Result<Parts, CycleError> {
     })
     .await?;
     let store: Arc<dyn Store> = match config.state.store {
-        StateStore::Branch => Arc::new(BranchStore::new(
+        StateStore::Branch => Arc::new(Traced(BranchStore::new(
             workspace.store().clone(),
             remote.clone(),
             &config.state.branch,
-        )),
+        ))),
         StateStore::Directory => {
             let path = config
                 .state
                 .path
                 .as_deref()
                 .map_or_else(|| options.work_root.join("state"), |p| options.repo.join(p));
-            Arc::new(DirectoryStore::new(path))
+            Arc::new(Traced(DirectoryStore::new(path)))
         }
         StateStore::Artifact => return Err(unsupported("state: artifact")),
     };
@@ -121,6 +121,7 @@ pub(super) async fn prepare(options: Options) -> Result<Parts, CycleError> {
         Place::Local(folder) => Arc::new(LocalForge::new(folder.clone())),
         Place::Forge(forge) => forge.clone(),
     };
+    let forge: Arc<dyn Forge> = Arc::new(crate::forge::Traced(forge));
     let scratch = tempfile::Builder::new()
         .prefix("cycle-")
         .tempdir_in(&options.work_root)

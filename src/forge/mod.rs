@@ -5,8 +5,10 @@
 
 pub mod github;
 mod local;
+mod traced;
 
 pub use local::LocalForge;
+pub use traced::Traced;
 
 use async_trait::async_trait;
 use jiff::Timestamp;

@@ -9,6 +9,7 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::program::hide_userinfo;
 use super::{GitError, Oid, Program, Repo, parse_oid};
+use crate::failpoint;
 
 /// The longest that one remote operation may take. A clone of a large repository over a slow line
 /// is minutes; a dead connection must not eat a job.
@@ -256,6 +257,7 @@ impl Remote {
             return Ok(PushResult::Rejected(rejected));
         }
         if output.status.success() {
+            failpoint::reached("push");
             return Ok(PushResult::Done);
         }
         Err(self.failure(what, output.status.code().unwrap_or(-1), stderr))

@@ -6,9 +6,11 @@
 mod branch;
 mod directory;
 mod layout;
+mod traced;
 
 pub use branch::{BranchStore, DEFAULT_BRANCH};
 pub use directory::DirectoryStore;
+pub use traced::Traced;
 
 use serde::{Deserialize, Serialize};
 

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 
+use crate::failpoint;
 use crate::git::{Expect, GitError, Merge, Oid, Repo};
 use crate::model::{AttemptNumber, NodeId, RunId};
 
@@ -117,6 +118,7 @@ pub fn quarantine(repo: &Repo, it: &Quarantine<'_>, keep: usize) -> Result<Strin
     let name = format!("{prefix}{}/{}", it.node, it.attempt);
     let commit = repo.commit(it.tree, &[it.base], it.reason, it.time)?;
     repo.update_ref(&name, Some(commit), Expect::Any)?;
+    failpoint::reached("quarantine ref");
     let mut kept = repo
         .refs(&prefix)?
         .into_iter()
