@@ -70,7 +70,8 @@ impl Store for DirectoryStore {
         let mut runs = Vec::new();
         for name in list(&self.root)? {
             let Some(run) = name.to_str().and_then(|n| RunId::new(n).ok()) else { continue };
-            if self.run_folder(&run).join(EVENTS).is_dir() {
+            // A folder without a segment is an opening that is just being written, or died.
+            if !list(&self.run_folder(&run).join(EVENTS))?.is_empty() {
                 runs.push(run);
             }
         }
