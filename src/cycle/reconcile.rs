@@ -87,9 +87,15 @@ pub(super) async fn follow_pull_requests(cycle: &Cycle) -> Result<(), CycleError
                 continue;
             };
             let known = run.nodes.get(&node).and_then(|n| n.pr.as_ref());
-            let accepted =
-                run.nodes.get(&node).is_some_and(|n| matches!(n.landing, Landing::Accepted { .. }));
-            if known.is_none() && accepted {
+            // A closed one of other work than this was closed before a retry: it is no answer to
+            // what is accepted now.
+            let of_this_work = match run.nodes.get(&node).map(|n| &n.landing) {
+                Some(Landing::Accepted { receipt, .. }) => {
+                    pr.state != State::Closed || pr.head_commit == receipt.commit
+                }
+                _ => false,
+            };
+            if known.is_none() && of_this_work {
                 events.push(EventKind::PrOpened {
                     node: node.clone(),
                     number: pr.number,
