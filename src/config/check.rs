@@ -210,6 +210,11 @@ pub(super) fn check(config: &Config, file: &str, text: &str) -> Vec<ConfigError>
         config.policy.max_file_bytes,
         "write a size in bytes",
     );
+    c.positive(
+        &at!["policy", "max-worker-disk-bytes"],
+        config.policy.max_worker_disk_bytes,
+        "write a size in bytes",
+    );
     people(&mut c, config);
     state(&mut c, config);
     c.errors

@@ -258,6 +258,9 @@ pub struct Policy {
     /// Largest file a change may add or leave, in bytes.
     #[schemars(range(min = 1))]
     pub max_file_bytes: u64,
+    /// How much one attempt may make its worktree and home grow on disk, in bytes.
+    #[schemars(range(min = 1))]
+    pub max_worker_disk_bytes: u64,
     /// What happens when a re-check shows new findings in the touched files.
     pub new_findings: NewFindings,
     /// When nodes that depend on another may start.
@@ -271,6 +274,8 @@ impl Default for Policy {
             allow: Vec::new(),
             scope_amend: ScopeAmend::Refuse,
             max_file_bytes: 1024 * 1024,
+            // The build folder of a large project fits; a runaway loop does not fill the machine.
+            max_worker_disk_bytes: 4 << 30,
             new_findings: NewFindings::Report,
             dependencies: Dependencies::Accepted,
         }
