@@ -10,6 +10,7 @@ use crate::git::Oid;
 use crate::ledger::{CheckRecord, EventKind, FrictionType};
 use crate::model::{FindingId, Outcome};
 use crate::process::Status;
+use crate::report::text;
 use crate::workspace::{
     self, CheckResult, ScopePolicy, Slot, TakeLimits, Violation, WorkspaceError,
 };
@@ -47,13 +48,18 @@ pub(super) struct Refusal {
 }
 
 impl Refusal {
-    fn new(outcome: Outcome, detail: impl Into<String>) -> Self {
+    pub(super) fn new(outcome: Outcome, detail: impl Into<String>) -> Self {
         Self { outcome, detail: detail.into(), tree: None, repairable: false, friction: Vec::new() }
     }
 }
 
 fn refused(refusal: Refusal) -> Verdict {
     Verdict::Refused(refusal)
+}
+
+/// The judgement was cut off: nobody's fault, and no evidence either way.
+fn stopped() -> Verdict {
+    refused(Refusal::new(Outcome::Timeout, "The cycle was stopped."))
 }
 
 /// The proof before money is spent: every finding of the node is checkable, and none is there.
@@ -196,7 +202,7 @@ pub(super) async fn judge(
     let results = verified.checks;
     let checks: Vec<CheckRecord> = results.iter().map(check_record).collect();
     if cycle.cancel.is_cancelled() {
-        return Ok(refused(Refusal::new(Outcome::Timeout, "The cycle was stopped.")));
+        return Ok(stopped());
     }
     for result in &results {
         match result.verdict {
@@ -230,6 +236,7 @@ pub(super) async fn judge(
         ticket.findings.iter().filter(|f| result.resolved.contains(&f.id)).cloned().collect();
     match proof::after(cycle, ticket, &resolved, &touched, commit).await? {
         proof::Proof::Holds => {}
+        proof::Proof::Fails(_) if cycle.cancel.is_cancelled() => return Ok(stopped()),
         proof::Proof::Fails(detail) => {
             return Ok(refuse_tree(Outcome::InvalidResult, detail, friction));
         }
@@ -249,6 +256,9 @@ pub(super) async fn judge(
 async fn unchanged(cycle: &Cycle, ticket: &Ticket, slot: &Slot) -> Result<Verdict, CycleError> {
     if let Some(evidence) = already_gone(cycle, ticket, slot).await? {
         return Ok(Verdict::Satisfied { evidence });
+    }
+    if cycle.cancel.is_cancelled() {
+        return Ok(stopped());
     }
     Ok(refused(Refusal::new(
         Outcome::InvalidResult,
@@ -293,8 +303,7 @@ fn describe_violations(violations: &[Violation]) -> String {
 
 /// Title, findings, and the trailers by which the commit is known as ours.
 fn commit_message(cycle: &Cycle, ticket: &Ticket, resolved: &[FindingId]) -> String {
-    let title: String = ticket.node.title.chars().take(100).collect();
-    let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
+    let title = text::title(&ticket.node.title, 100);
     let ids: Vec<&str> = resolved.iter().map(FindingId::as_str).collect();
     format!(
         "{title}\n\nOverhaul-Run: {}\nOverhaul-Node: {}\nOverhaul-Attempt: {}\nOverhaul-Findings: {}\n",

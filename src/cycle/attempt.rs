@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::SignedDuration;
 
-use super::accept::{self, Verdict};
+use super::accept::{self, Refusal, Verdict};
 use super::bases::{self, Base};
 use super::context::{Cycle, ReadyPool};
 use super::error::blocking;
@@ -71,8 +71,25 @@ pub async fn run(cycle: Arc<Cycle>, node: Node, pool: ReadyPool) -> Result<Done,
             end: End::Lost,
         });
     };
-    let (report, verdict) = work_and_judge(&cycle, &ticket).await?;
+    crate::failpoint::attempt(node_id.as_str());
+    let (report, verdict) = match work_and_judge(&cycle, &ticket).await {
+        Ok(both) => both,
+        Err(error) => (nothing_to_do(), unworkable(error)?),
+    };
     record(&cycle, &ticket, report, verdict).await
+}
+
+/// Trouble with one node's worktree, commands or commits is that attempt's end and nobody else's;
+/// without the ledger nothing goes on.
+fn unworkable(error: CycleError) -> Result<Verdict, CycleError> {
+    match error {
+        CycleError::Journal(_) => Err(error),
+        error => {
+            tracing::error!(%error, "an attempt could not be carried out");
+            let detail = format!("The attempt could not be carried out: {error}.");
+            Ok(Verdict::Refused(Refusal::new(Outcome::Error, detail)))
+        }
+    }
 }
 
 /// Takes the node in the ledger; `None` when somebody else has it.
@@ -81,7 +98,7 @@ async fn claim(cycle: &Cycle, node: Node, pool: ReadyPool) -> Result<Option<Tick
     let now = cycle.clock.now();
     let (repo, head, for_node) = (cycle.repo().clone(), cycle.base.commit, node.clone());
     let record = run.nodes.get(&node.id).cloned().unwrap_or_default();
-    let base = blocking(move || bases::base_for(&repo, &run, &for_node, head, now)).await?;
+    let base = blocking(move || bases::base_for(&repo, &run, &for_node, head, now)).await;
     let number = AttemptNumber(record.attempts + 1);
     let owner = OwnerToken::new(format!("{:032x}", fastrand::u128(..)))
         .map_err(|e| CycleError::Internal(e.to_string()))?;
@@ -93,6 +110,27 @@ async fn claim(cycle: &Cycle, node: Node, pool: ReadyPool) -> Result<Option<Tick
         owner: owner.clone(),
         lease_until: now.checked_add(lease).unwrap_or(now),
         holder: cycle.holder.clone(),
+    };
+    let base = match base {
+        Ok(base) => base,
+        Err(error @ CycleError::Journal(_)) => return Err(error),
+        Err(error) => {
+            tracing::error!(node = %node.id, %error, "no base to work on");
+            let ended = EventKind::AttemptEnded {
+                node: node.id.clone(),
+                attempt: number,
+                owner: owner.clone(),
+                pool: pool.pool.id.clone(),
+                outcome: Outcome::Error,
+                burn: Burn::Infrastructure,
+                detail: format!("There is no base to work on: {error}."),
+                usage: Usage::default(),
+                quarantine: None,
+                conflicts_with: Vec::new(),
+            };
+            cycle.journal.write(vec![claimed, ended]).await?;
+            return Ok(None);
+        }
     };
     let started = EventKind::AttemptStarted {
         node: node.id.clone(),
@@ -220,10 +258,10 @@ async fn record(
                 usage: report.usage,
                 summary: good.summary,
             };
-            match land::accept(cycle, ticket, receipt, good.friction).await? {
-                land::Acceptance::Accepted => done.end = End::Landed,
-                land::Acceptance::Lost => done.end = End::Lost,
-                land::Acceptance::Conflict { detail, with } => {
+            match land::accept(cycle, ticket, receipt, good.friction).await {
+                Ok(land::Acceptance::Accepted) => done.end = End::Landed,
+                Ok(land::Acceptance::Lost) => done.end = End::Lost,
+                Ok(land::Acceptance::Conflict { detail, with }) => {
                     done.end = End::Conflict;
                     // The world moved, not the node's fault.
                     let ended = ended(
@@ -237,33 +275,41 @@ async fn record(
                     );
                     cycle.journal.write(vec![ended]).await?;
                 }
+                Err(error) => {
+                    if let Verdict::Refused(refusal) = unworkable(error)? {
+                        refuse(cycle, ticket, &report, refusal, &mut done).await?;
+                    }
+                }
             }
         }
-        Verdict::Refused(refusal) => {
-            done.outcome = refusal.outcome;
-            let quarantine = match refusal.tree {
-                Some(tree) => keep_refused(cycle, ticket, tree, &refusal.detail).await,
-                None => None,
-            };
-            let burn = if cycle.cancel.is_cancelled() && refusal.outcome != Outcome::InvalidResult {
-                Burn::None
-            } else {
-                crate::scheduling::burn(refusal.outcome)
-            };
-            let mut events = vec![ended(
-                ticket,
-                &report,
-                refusal.outcome,
-                burn,
-                refusal.detail,
-                quarantine,
-                Vec::new(),
-            )];
-            events.extend(refusal.friction);
-            cycle.journal.write(events).await?;
-        }
+        Verdict::Refused(refusal) => refuse(cycle, ticket, &report, refusal, &mut done).await?,
     }
     Ok(done)
+}
+
+/// Books a refused attempt, with its tree for people.
+async fn refuse(
+    cycle: &Cycle,
+    ticket: &Ticket,
+    report: &WorkReport,
+    refusal: Refusal,
+    done: &mut Done,
+) -> Result<(), CycleError> {
+    done.outcome = refusal.outcome;
+    let quarantine = match refusal.tree {
+        Some(tree) => keep_refused(cycle, ticket, tree, &refusal.detail).await,
+        None => None,
+    };
+    let burn = if cycle.cancel.is_cancelled() && refusal.outcome != Outcome::InvalidResult {
+        Burn::None
+    } else {
+        crate::scheduling::burn(refusal.outcome)
+    };
+    let (outcome, detail) = (refusal.outcome, refusal.detail);
+    let mut events = vec![ended(ticket, report, outcome, burn, detail, quarantine, Vec::new())];
+    events.extend(refusal.friction);
+    cycle.journal.write(events).await?;
+    Ok(())
 }
 
 fn ended(

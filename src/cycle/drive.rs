@@ -61,7 +61,10 @@ async fn run(
     let limit = usize::try_from(cycle.config.dispatch.concurrent).unwrap_or(usize::MAX).max(1);
     loop {
         let now = cycle.clock.now();
-        let stopping = cycle.cancel.is_cancelled() || now >= cycle.deadline;
+        if now >= cycle.deadline {
+            cycle.cancel.cancel();
+        }
+        let stopping = cycle.cancel.is_cancelled();
         let decision = if stopping || running.len() >= limit {
             Decision::Wait { until: None }
         } else {
