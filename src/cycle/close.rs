@@ -7,7 +7,9 @@ use serde::Serialize;
 
 use super::context::Cycle;
 use super::error::blocking;
-use super::{CycleError, land, names, open};
+use super::next_step::Status;
+use super::pools::PoolSet;
+use super::{CycleError, land, names, open, show};
 use crate::git::{Expect, PushResult, RefUpdate};
 use crate::ledger::{CheckRecord, EventKind, NodeState, Run};
 use crate::model::{CoveragePlace, FindingId, NodeId};
@@ -60,7 +62,7 @@ pub fn state_word(state: NodeState) -> String {
 ///
 /// # Errors
 /// When the ledger, git or the machine fails.
-pub(super) async fn close_if_final(cycle: &Cycle) -> Result<bool, CycleError> {
+pub(super) async fn close_if_final(cycle: &Cycle, set: &PoolSet) -> Result<bool, CycleError> {
     let states = cycle.states();
     if cycle.journal.state().closed.is_some() {
         return Ok(true);
@@ -80,6 +82,8 @@ pub(super) async fn close_if_final(cycle: &Cycle) -> Result<bool, CycleError> {
         }
         Gate::Again => return Ok(false),
     }
+    // Shown before it is so: once the run is closed no cycle looks at it again.
+    show::dashboard(cycle, set, Status::Complete).await?;
     let outcomes = outcomes(cycle, &cycle.journal.state(), &states)?;
     events.push(EventKind::Closed { commit: cycle.base.commit.to_string(), counts });
     let blobs = vec![(OUTCOMES_BLOB.to_owned(), outcomes)];

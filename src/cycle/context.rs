@@ -104,15 +104,20 @@ impl Cycle {
     /// When dependents may start, by configuration.
     #[must_use]
     pub fn depends_on(&self) -> DependsOn {
-        match self.config.policy.dependencies {
-            crate::config::Dependencies::Accepted => DependsOn::Accepted,
-            crate::config::Dependencies::Landed => DependsOn::Landed,
-        }
+        depends_on(&self.config)
     }
 
     /// Every node's state now.
     #[must_use]
     pub fn states(&self) -> BTreeMap<NodeId, NodeState> {
         node_states(&self.journal.state(), &self.plan, self.attempt_budget(), self.depends_on())
+    }
+}
+
+/// When dependents may start, by configuration.
+pub(super) fn depends_on(config: &Config) -> DependsOn {
+    match config.policy.dependencies {
+        crate::config::Dependencies::Accepted => DependsOn::Accepted,
+        crate::config::Dependencies::Landed => DependsOn::Landed,
     }
 }

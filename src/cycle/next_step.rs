@@ -14,6 +14,7 @@ use super::setup::{Options, Parts};
 use super::{CycleError, close, drive, land, open, pause, reconcile, setup, show, view};
 use crate::backends::Surroundings;
 use crate::backends::openai::ProcessVerify;
+use crate::config::Config;
 use crate::ledger::{EventKind, NodeState, PauseCause};
 use crate::model::{NodeId, RunId};
 use crate::process::Walls;
@@ -131,9 +132,14 @@ pub async fn next_step(
         return Ok(report);
     }
     let run_state = journal.state().clone();
-    let set =
-        pools::build(&parts.config, Some(&run_state), now, &*parts.options.env, &surroundings())
-            .await?;
+    let set = pools::build(
+        &parts.config,
+        Some(&run_state),
+        now,
+        &*parts.options.env,
+        &surroundings(&parts.config),
+    )
+    .await?;
     let cycle = Arc::new(parts.cycle(journal, plan, set.ready.clone(), cancel).await?);
     let outcome = observe_and_work(&cycle, &set).await;
     let report = report(&cycle, &set, outcome?).await?;
@@ -198,15 +204,11 @@ fn too_early(parts: &Parts, journal: &super::Journal) -> Option<CycleReport> {
     Some(report)
 }
 
-/// Largest growth of a worker's worktree and home, bytes: a build folder of a large project fits,
-/// a runaway loop does not fill the machine.
-const WORKER_DISK: u64 = 4 << 30;
-
 /// Largest single file that a worker may write, bytes.
 const WORKER_FILE: u64 = 1 << 30;
 
 /// The walls of workers and of the checks that they ask for.
-fn surroundings() -> Surroundings {
+fn surroundings(config: &Config) -> Surroundings {
     let walls = Walls {
         helper: std::env::current_exe().ok(),
         file_size: Some(WORKER_FILE),
@@ -215,7 +217,7 @@ fn surroundings() -> Surroundings {
     Surroundings {
         verify: Some(Arc::new(ProcessVerify { walls: walls.clone(), ..ProcessVerify::default() })),
         walls,
-        disk_growth: Some(WORKER_DISK),
+        disk_growth: Some(config.policy.max_worker_disk_bytes),
         ..Surroundings::default()
     }
 }
@@ -246,7 +248,7 @@ async fn observe_and_work(cycle: &Arc<Cycle>, set: &PoolSet) -> Result<Worked, C
                 .write(vec![EventKind::Resumed { by: "the next cycle".to_owned() }])
                 .await?;
         }
-        worked.closed = close::close_if_final(cycle).await?;
+        worked.closed = close::close_if_final(cycle, set).await?;
     }
     Ok(worked)
 }

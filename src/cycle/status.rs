@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::Serialize;
 
+use super::context::depends_on;
 use super::setup::{self, Options};
 use super::{CycleError, close, open};
-use crate::ledger::{
-    AttemptBudget, DependsOn, FrictionRecord, PauseRecord, PrEnd, Run, node_states,
-};
+use crate::ledger::{AttemptBudget, FrictionRecord, PauseRecord, PrEnd, Run, node_states};
 use crate::model::{NodeId, PoolId, RunId, Usage};
 
 /// One node for people.
@@ -82,7 +81,7 @@ pub async fn run_status(options: Options) -> Result<RunStatus, CycleError> {
     let max = &parts.config.dispatch.max_attempts;
     let budget = AttemptBudget { contract: max.contract, infrastructure: max.infrastructure };
     let run = journal.state().clone();
-    let states = node_states(&run, &plan, budget, DependsOn::default());
+    let states = node_states(&run, &plan, budget, depends_on(&parts.config));
     let nodes = plan
         .nodes
         .iter()
