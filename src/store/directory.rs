@@ -71,7 +71,8 @@ impl Store for DirectoryStore {
         for name in list(&self.root)? {
             let Some(run) = name.to_str().and_then(|n| RunId::new(n).ok()) else { continue };
             // A folder without a segment is an opening that is just being written, or died.
-            if !list(&self.run_folder(&run).join(EVENTS))?.is_empty() {
+            let events = self.run_folder(&run).join(EVENTS);
+            if events.is_dir() && !list(&events)?.is_empty() {
                 runs.push(run);
             }
         }
