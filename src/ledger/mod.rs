@@ -1,6 +1,7 @@
 //! The append-only event log that is a run's only state, and the fold that makes a [`Run`] of it.
 
 mod event;
+mod record;
 mod run;
 mod state;
 
@@ -8,8 +9,9 @@ pub use event::{
     Burn, CheckRecord, EVENT_VERSION, Event, EventKind, FrictionType, Holder, PauseCause,
     PausedNode, Receipt,
 };
-pub use run::{
-    Applied, Claim, Failure, FrictionRecord, Gate, Landing, NodeRecord, PauseRecord, PoolPause,
-    PoolRecord, PoolSettle, PrEnd, PrRecord, Run, ShownRecord, fold,
+pub use record::{
+    Claim, Failure, FrictionRecord, Gate, Landing, NodeRecord, PauseRecord, PoolPause, PoolRecord,
+    PoolSettle, PrEnd, PrRecord, ShownRecord,
 };
+pub use run::{Applied, Run, fold};
 pub use state::{AttemptBudget, DependsOn, NodeState, node_states};

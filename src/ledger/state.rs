@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 
-use super::run::{Landing, NodeRecord, PrEnd, Run};
+use super::record::{Landing, NodeRecord, PrEnd};
+use super::run::Run;
 use crate::model::{Node, NodeId, Plan};
 
 /// A node's state.

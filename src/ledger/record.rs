@@ -1,0 +1,221 @@
+//! What the log says of nodes, pools and the run: plain records, written by the fold only.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::event::{Burn, FrictionType, Holder, PauseCause, PausedNode, Receipt};
+use crate::model::{AttemptNumber, Limits, NodeId, Outcome, OwnerToken, PoolId, Usage};
+
+/// Who has a node now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Claim {
+    /// The fence.
+    pub owner: OwnerToken,
+    /// Which try.
+    pub attempt: AttemptNumber,
+    /// When the lease ends unless renewed.
+    pub lease_until: Timestamp,
+    /// Whose process.
+    pub holder: Holder,
+    /// The pool at work, once the attempt started.
+    pub started: Option<PoolId>,
+}
+
+/// How one attempt failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Failure {
+    /// Which try.
+    pub attempt: AttemptNumber,
+    /// On which pool.
+    pub pool: PoolId,
+    /// How.
+    pub outcome: Outcome,
+    /// How it counts.
+    pub burn: Burn,
+    /// What went wrong.
+    pub detail: String,
+    /// The kept tree.
+    pub quarantine: Option<String>,
+}
+
+/// Where a node's work has come to.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Landing {
+    /// Nowhere yet.
+    #[default]
+    None,
+    /// Accepted: verified and integrated, at this place in the order of acceptance.
+    Accepted {
+        /// Order of acceptance, from 0.
+        order: u64,
+        /// What and how.
+        receipt: Box<Receipt>,
+        /// When, by the event.
+        at: Timestamp,
+    },
+    /// Nothing to change, proven.
+    Satisfied {
+        /// By what.
+        evidence: String,
+    },
+}
+
+/// The node's pull request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct PrRecord {
+    /// Its number.
+    pub number: u64,
+    /// Its address.
+    pub url: String,
+    /// Head branch.
+    pub branch: String,
+    /// Base branch.
+    pub base: String,
+    /// When it was opened or found.
+    #[serde(default)]
+    pub opened_at: Timestamp,
+    /// `None` while open; the merge commit, or nothing when closed unmerged.
+    pub end: Option<PrEnd>,
+}
+
+/// How a pull request ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PrEnd {
+    /// Merged as this commit.
+    Merged(String),
+    /// Closed unmerged.
+    Closed,
+}
+
+/// Everything the log says of one node.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct NodeRecord {
+    /// Its owner now.
+    pub claim: Option<Claim>,
+    /// The highest attempt number used.
+    pub attempts: u32,
+    /// Attempts that count against the contract budget since the last `Retried`.
+    pub contract_burnt: u32,
+    /// Attempts that count against the infrastructure budget since the last `Retried`.
+    pub infrastructure_burnt: u32,
+    /// Failures, oldest first, all of them.
+    pub failures: Vec<Failure>,
+    /// Where its work has come to.
+    pub landing: Landing,
+    /// The head that is on the remote.
+    pub pushed: Option<String>,
+    /// Its pull request.
+    pub pr: Option<PrRecord>,
+    /// Skipped by.
+    pub skipped: Option<String>,
+    /// Accepted nodes that its work conflicted with: further bases of the next attempt.
+    pub conflicts: BTreeSet<NodeId>,
+    /// Why it was taken back to work.
+    pub reopened: Option<String>,
+    /// The pool that last worked on it (continuity).
+    pub last_pool: Option<PoolId>,
+    /// Consumption of all attempts.
+    pub usage: Usage,
+}
+
+/// Everything the log says of one pool.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct PoolRecord {
+    /// Waits until then.
+    pub paused: Option<PoolPause>,
+    /// Out.
+    pub settled: Option<PoolSettle>,
+    /// Learned limits.
+    pub learned: Option<Limits>,
+    /// Consumption.
+    pub usage: Usage,
+}
+
+/// A pool's pause.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct PoolPause {
+    /// Its end.
+    pub until: Timestamp,
+    /// Its cause.
+    pub outcome: Outcome,
+    /// What the backend said.
+    pub evidence: String,
+    /// The backoff step, from 0.
+    pub step: u32,
+}
+
+/// A pool that is out across cycles.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct PoolSettle {
+    /// The cause.
+    pub outcome: Outcome,
+    /// The end, where one is known.
+    pub until: Option<Timestamp>,
+    /// What the backend said.
+    pub evidence: String,
+}
+
+/// The pause of the run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct PauseRecord {
+    /// The leading cause.
+    pub cause: PauseCause,
+    /// Each node with its own cause.
+    pub nodes: Vec<PausedNode>,
+    /// The earliest time at which anything can go on.
+    pub not_before: Option<Timestamp>,
+    /// When this cause was first recorded.
+    pub first_seen: Timestamp,
+    /// How often it was recorded.
+    pub count: u32,
+}
+
+/// A friction record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct FrictionRecord {
+    /// Its kind.
+    pub friction: FrictionType,
+    /// What it is about; with the kind, its key.
+    pub discriminator: String,
+    /// What was seen.
+    pub text: String,
+    /// What to do.
+    pub remedy: String,
+    /// How often.
+    pub count: u32,
+}
+
+/// Something of ours on the forge.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct ShownRecord {
+    /// The forge's id.
+    pub id: String,
+    /// Digest of what was shown last.
+    pub digest: String,
+}
+
+/// The close gate so far.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct Gate {
+    /// Commit with positive evidence.
+    pub passed: Option<String>,
+    /// Failed rounds.
+    pub failed_rounds: u32,
+    /// What the last failed round said.
+    pub detail: String,
+}
