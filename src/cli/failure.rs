@@ -57,6 +57,13 @@ impl Failure {
         self
     }
 
+    /// What happened with its reason, and what to do.
+    #[must_use]
+    pub fn parts(&self) -> (String, Option<&str>) {
+        let why = self.why.as_ref().map(|why| format!(": {}", why.trim())).unwrap_or_default();
+        (format!("{}{why}", self.what), self.remedy.as_deref())
+    }
+
     /// Renders to standard error and gives the exit code.
     #[must_use]
     pub fn report(&self) -> ExitCode {

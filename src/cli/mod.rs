@@ -3,6 +3,7 @@
 mod failure;
 
 mod demo;
+mod doctor;
 mod explain_comment;
 mod explain_error;
 mod logging;
@@ -38,6 +39,8 @@ pub struct Cli {
 enum Command {
     /// Run one cycle: observe, grant, work, land, report.
     NextStep(next_step::Args),
+    /// Look whether a cycle would work here, and say what to do where not; starts nothing.
+    Doctor(doctor::Args),
     /// Show the run.
     Status(status::Args),
     /// Go on with a paused run now.
@@ -95,6 +98,7 @@ pub async fn main() -> ExitCode {
 async fn run(cli: Cli) -> Result<(), Failure> {
     match cli.command {
         Command::NextStep(args) => next_step::run(args).await,
+        Command::Doctor(args) => doctor::run(args).await,
         Command::Status(args) => status::run(args).await,
         Command::Resume(args) => steer::run(&args.run, Steer::Resume).await,
         Command::Pause(args) => steer::run(&args.run, Steer::Pause).await,

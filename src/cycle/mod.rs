@@ -6,6 +6,7 @@ mod bases;
 mod clock;
 mod close;
 mod context;
+pub mod doctor;
 mod drive;
 mod error;
 mod holder;

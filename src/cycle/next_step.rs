@@ -208,7 +208,7 @@ fn too_early(parts: &Parts, journal: &super::Journal) -> Option<CycleReport> {
 const WORKER_FILE: u64 = 1 << 30;
 
 /// The walls of workers and of the checks that they ask for.
-fn surroundings(config: &Config) -> Surroundings {
+pub(super) fn surroundings(config: &Config) -> Surroundings {
     let walls = Walls {
         helper: std::env::current_exe().ok(),
         file_size: Some(WORKER_FILE),

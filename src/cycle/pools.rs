@@ -118,7 +118,7 @@ async fn reach(pool: &PoolConfig, env: &Env) -> Reach {
     }
 }
 
-fn launcher(program: &str, env: &Env) -> Reach {
+pub(super) fn launcher(program: &str, env: &Env) -> Reach {
     let found = if program.contains('/') {
         std::path::Path::new(program).is_file()
     } else {

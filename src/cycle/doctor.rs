@@ -1,0 +1,267 @@
+//! `doctor`: what a cycle would need, looked at without starting one. Each finding that is not
+//! good has one reason and one remedy.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::CycleError;
+use super::next_step::surroundings;
+use super::pools::{self, Env, PoolSet, launcher};
+use super::setup::{self, Options};
+use crate::config::{Config, PoolConfig};
+use crate::git;
+use crate::model::Provider;
+use crate::scheduling::pools::{Dropped, Reach};
+
+/// How one thing is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Health {
+    /// Good.
+    Ok,
+    /// A cycle works, but not as it could.
+    Warning,
+    /// A cycle would not work.
+    Failure,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Check {
+    /// What it is about: `git`, `configuration`, `pool`, `verify`, `remote`, `state`, `sandbox` ...
+    pub area: &'static str,
+    /// Which one, where there are several.
+    pub subject: String,
+    /// How it is.
+    pub health: Health,
+    /// What was seen.
+    pub detail: String,
+    /// What to do about it.
+    pub remedy: Option<String>,
+}
+
+impl Check {
+    fn new(
+        area: &'static str,
+        subject: impl Into<String>,
+        health: Health,
+        detail: impl Into<String>,
+    ) -> Self {
+        Self { area, subject: subject.into(), health, detail: detail.into(), remedy: None }
+    }
+
+    /// Good.
+    pub fn ok(area: &'static str, subject: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::new(area, subject, Health::Ok, detail)
+    }
+
+    /// Bad, with what to do.
+    pub fn failure(
+        area: &'static str,
+        subject: impl Into<String>,
+        detail: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        let check = Self::new(area, subject, Health::Failure, detail);
+        Self { remedy: Some(remedy.into()), ..check }
+    }
+
+    /// Not as good as it could be, with what to do.
+    pub fn warning(
+        area: &'static str,
+        subject: impl Into<String>,
+        detail: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        Self { health: Health::Warning, ..Self::failure(area, subject, detail, remedy) }
+    }
+}
+
+/// What does not depend on a configuration: git and what the kernel offers.
+#[must_use]
+pub fn machine() -> Vec<Check> {
+    let (major, minor) = git::MIN_VERSION;
+    let git = match git::version() {
+        Ok(version) => Check::ok("git", "", version),
+        Err(error) => Check::failure(
+            "git",
+            "",
+            error.to_string(),
+            format!("install git {major}.{minor} or newer and put it on PATH"),
+        ),
+    };
+    vec![git, limits(), modules()]
+}
+
+fn limits() -> Check {
+    match std::env::current_exe() {
+        Ok(_) => Check::ok(
+            "sandbox",
+            "limits",
+            "programs of workers get kernel limits (file size, and growth of their folders)",
+        ),
+        Err(error) => Check::warning(
+            "sandbox",
+            "limits",
+            format!("this program cannot find itself, so workers run without limits: {error}"),
+            "start overhaul from a file that stays in place",
+        ),
+    }
+}
+
+/// Best effort: which security modules the kernel has.
+fn modules() -> Check {
+    let list = std::fs::read_to_string("/sys/kernel/security/lsm").unwrap_or_default();
+    let detail = if list.split(',').any(|m| m.trim() == "landlock") {
+        "the kernel has Landlock; this version does not use it: workers are kept in their worktree \
+         by the check of the final tree"
+    } else {
+        "Landlock is not seen; workers are kept in their worktree by the check of the final tree"
+    };
+    Check::ok("sandbox", "landlock", detail)
+}
+
+/// What the configuration asks of this machine: pools and verify commands.
+pub async fn configured(config: &Config, repo: &Path, env: &Env) -> Vec<Check> {
+    let mut checks = vec![Check::ok(
+        "configuration",
+        "",
+        format!(
+            "{} pools, {} sources of findings, {} verify commands",
+            config.pools().len(),
+            config.findings.len(),
+            config.verify.commands.len()
+        ),
+    )];
+    checks.extend(config.warnings().iter().map(|warning| {
+        Check::warning("configuration", "", warning.to_string(), "see `overhaul validate`")
+    }));
+    match pools::build(config, None, jiff::Timestamp::UNIX_EPOCH, env, &surroundings(config)).await
+    {
+        Ok(set) => checks.extend(pool_checks(config, &set)),
+        Err(error) => checks.push(of_error("pool", error)),
+    }
+    for command in &config.verify.commands {
+        let Some(program) = command.argv.first() else { continue };
+        let there = if program.contains('/') {
+            repo.join(program).is_file()
+        } else {
+            launcher(program, env) == Reach::Reached
+        };
+        checks.push(if there {
+            Check::ok("verify", &command.name, format!("{program} is there"))
+        } else {
+            Check::failure(
+                "verify",
+                &command.name,
+                format!("the program {program} is not there"),
+                "install it before overhaul runs, or correct `argv`",
+            )
+        });
+    }
+    checks
+}
+
+fn pool_checks(config: &Config, set: &PoolSet) -> Vec<Check> {
+    let mut checks = Vec::new();
+    for (id, ready) in &set.ready {
+        let Some(settings) = config.pool(id) else { continue };
+        let how = if ready.worker.is_none() { "driven by a job of its own" } else { "reached" };
+        checks.push(Check::ok("pool", id.to_string(), format!("{how}{}", means(settings))));
+    }
+    for (id, why) in &set.dropped {
+        let remedy = remedy(why, config.pool(id));
+        let detail = why.to_string();
+        checks.push(match why {
+            // As it was asked for.
+            Dropped::Excluded(_) | Dropped::SameAccount(_) => {
+                Check::ok("pool", id.to_string(), detail)
+            }
+            // Others do its work.
+            _ if !set.ready.is_empty() => Check::warning("pool", id.to_string(), detail, remedy),
+            _ => Check::failure("pool", id.to_string(), detail, remedy),
+        });
+    }
+    if config.pools().is_empty() {
+        checks.push(Check::failure(
+            "pool",
+            "",
+            "no pool is declared",
+            "declare one under `pools` (docs/configuration.md)",
+        ));
+    }
+    checks
+}
+
+/// Where it goes and which variable holds its key; never the key.
+fn means(settings: &PoolConfig) -> String {
+    let at = settings.endpoint().map(|e| format!(" at {e}")).unwrap_or_default();
+    let key = settings.key_env.as_ref().map(|k| format!(", key in {k}")).unwrap_or_default();
+    let program = match settings.provider {
+        Provider::SubprocessTemplate | Provider::WorkerCommand => {
+            settings.command.first().map(|c| format!(", runs {c}")).unwrap_or_default()
+        }
+        _ => String::new(),
+    };
+    format!("{at}{program}{key}")
+}
+
+fn remedy(why: &Dropped, settings: Option<&PoolConfig>) -> String {
+    match (why, settings) {
+        (Dropped::CommandWorkersOff, _) => {
+            "set `dispatch: command-workers: true`, if its programs are trusted".to_owned()
+        }
+        (Dropped::Unreached(text), Some(pool)) if text.contains("environment variable") => format!(
+            "set {}, in a workflow as a secret under `env`, or exclude the pool",
+            pool.key_env.as_deref().unwrap_or("the variable that is named")
+        ),
+        (Dropped::Unreached(_), Some(pool)) if pool.base_url.is_some() => {
+            "start the endpoint, correct `base-url`, or exclude the pool".to_owned()
+        }
+        (Dropped::Unreached(_), _) => {
+            "install the program, correct `command`, or exclude the pool".to_owned()
+        }
+        _ => "exclude the pool, or mend what is named".to_owned(),
+    }
+}
+
+/// Where the work goes: remote, base branch, state store, forge.
+pub async fn places(options: Options) -> Vec<Check> {
+    let parts = match setup::prepare(options).await {
+        Ok(parts) => parts,
+        Err(error) => return vec![of_error("remote", error)],
+    };
+    let commit = parts.base.commit.to_string();
+    let mut checks = vec![Check::ok(
+        "remote",
+        parts.base.branch.clone(),
+        format!(
+            "{} answers; the base is at {}",
+            parts.remote.url(),
+            commit.get(..12).unwrap_or("")
+        ),
+    )];
+    let store = parts.store.clone();
+    let name = store.name();
+    let runs = tokio::task::spawn_blocking(move || store.runs().map_err(|e| e.to_string())).await;
+    checks.push(match runs.map_err(|e| e.to_string()).and_then(|runs| runs) {
+        Ok(runs) => Check::ok("state", name, format!("{} runs", runs.len())),
+        Err(why) => Check::failure("state", name, why, "make the place of `state` readable"),
+    });
+    checks
+}
+
+fn of_error(area: &'static str, error: CycleError) -> Check {
+    match error {
+        CycleError::Input { what, remedy } => Check::failure(area, "", what, remedy),
+        CycleError::Git(_) => Check::failure(
+            area,
+            "",
+            error.to_string(),
+            "check the address of `origin` (or --remote) and that the token may read it",
+        ),
+        other => Check::failure(area, "", other.to_string(), "mend what is named, and ask again"),
+    }
+}
