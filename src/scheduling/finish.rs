@@ -41,6 +41,9 @@ impl Scheduler {
     pub fn finished(&mut self, node: &NodeId, finish: &Finish, now: Millis) -> Option<Finished> {
         let ix = self.node_ix(node)?;
         let running = self.stop(ix, Some(finish))?;
+        // The launch reserved one request; an attempt may have sent more.
+        let more = finish.usage.map_or(0, |u| u64::from(u.requests).saturating_sub(1));
+        self.meters.sent(self.meter_of[running.pool], now, more);
         let mut effects = Vec::new();
         self.judge_pool(&running, finish, now, &mut effects);
         let burn = match burn(finish.outcome) {

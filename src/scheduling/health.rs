@@ -1,7 +1,7 @@
 //! One pool's health: pauses, settles and the circuit breaker.
 
 use super::Millis;
-use super::outcome::{RESET_MAX, backoff};
+use super::outcome::{RESET_MAX, backoff, reset_floor};
 use crate::model::Outcome;
 
 /// Failures in a row that open the circuit breaker.
@@ -125,6 +125,8 @@ impl Health {
         self.step += 1;
         self.stepped_at = Some(now);
         let until = reset.unwrap_or(now + backoff(self.step));
+        // A reset that has just proved wrong is believed less: nothing may spin on it.
+        let until = until.max(now + reset_floor(self.step));
         self.blocked_until = Some(until);
         self.blocked_by = Some(outcome);
         Some((until, self.step))

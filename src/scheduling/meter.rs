@@ -249,6 +249,20 @@ impl Meters {
         }
     }
 
+    /// Books requests that were sent without being admitted here; their tokens come with their
+    /// attempt's reservation.
+    pub fn sent(&mut self, ix: MeterIx, now: Millis, requests: u64) {
+        if requests == 0 {
+            return;
+        }
+        let meter = &mut self.meters[ix.0];
+        meter.seq += 1;
+        meter.requests.push(meter.seq, now, requests);
+        if meter.declared.requests_per_day.is_some() {
+            meter.day.push(meter.seq, now, requests);
+        }
+    }
+
     /// Gives an attempt's slot back.
     pub fn release(&mut self, ix: MeterIx) {
         let meter = &mut self.meters[ix.0];

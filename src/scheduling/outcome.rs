@@ -21,6 +21,12 @@ pub fn backoff(step: u32) -> Millis {
     BACKOFF_FIRST.saturating_mul(1 << step.saturating_sub(1).min(10)).min(BACKOFF_MAX)
 }
 
+/// The shortest pause of the n-th step, whatever reset was stated: 1 s, doubling to 60 s.
+#[must_use]
+pub fn reset_floor(step: u32) -> Millis {
+    1_000_i64.saturating_mul(1 << step.saturating_sub(1).min(10)).min(BACKOFF_FIRST)
+}
+
 /// How one attempt ended, as the driver reports it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finish {
