@@ -131,6 +131,12 @@ pub async fn next_step(
     if let Some(report) = too_early(&parts, &journal) {
         return Ok(report);
     }
+    if parts.options.resume {
+        let lifted = pause::lift(&journal.state(), "`--resume`");
+        if !lifted.is_empty() {
+            journal.write(lifted).await?;
+        }
+    }
     let run_state = journal.state().clone();
     let set = pools::build(
         &parts.config,

@@ -6,7 +6,7 @@ use super::CycleError;
 use super::context::Cycle;
 use super::drive::Drive;
 use super::pools::PoolSet;
-use crate::ledger::{EventKind, NodeState, PauseCause, PausedNode};
+use crate::ledger::{EventKind, NodeState, PauseCause, PausedNode, Run};
 use crate::scheduling::{timestamp, wall};
 
 /// Records why the run cannot go on, if it cannot. `None` when nothing waits.
@@ -40,6 +40,15 @@ pub(super) async fn record(
         cycle.journal.write(vec![EventKind::Paused { cause, nodes, not_before }]).await?;
     }
     Ok(Some(cause))
+}
+
+/// A person goes on at once: what pools wait for is asked again, not waited for. A settled pool
+/// stays out.
+pub(super) fn lift(run: &Run, by: &str) -> Vec<EventKind> {
+    let paused = run.pools.iter().filter(|(_, p)| p.paused.is_some() && p.settled.is_none());
+    paused
+        .map(|(pool, _)| EventKind::PoolRestored { pool: pool.clone(), by: by.to_owned() })
+        .collect()
 }
 
 fn from_walls(drive: &Drive, pools: &PoolSet) -> (PauseCause, Vec<PausedNode>, Option<Timestamp>) {

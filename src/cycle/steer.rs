@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::setup::{self, Options};
-use super::{CycleError, open};
+use super::{CycleError, open, pause};
 use crate::ledger::{Applied, EventKind, PauseCause};
 use crate::model::{NodeId, PoolId, RunId};
 
@@ -112,7 +112,11 @@ pub async fn steer(options: Options, what: Steer, by: &str) -> Result<Steered, C
             format!("the pools are: {}", known.join(", ")),
         ));
     }
-    let written = journal.write(vec![what.event(by)]).await?;
+    let mut events = vec![what.event(by)];
+    if what == Steer::Resume {
+        events.extend(pause::lift(&journal.state(), by));
+    }
+    let written = journal.write(events).await?;
     let message = match written.applied.first() {
         Some(Applied::No(why)) => format!("nothing changed: {why}"),
         _ => what.done(),
