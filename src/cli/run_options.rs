@@ -46,6 +46,18 @@ pub(super) fn env() -> Arc<Env> {
     Arc::new(|name: &str| std::env::var(name).ok())
 }
 
+/// The system's clock. Builds for tests can start at another time, so that waits are tested without
+/// waiting.
+fn clock() -> Clock {
+    if cfg!(debug_assertions)
+        && let Ok(text) = std::env::var("OVERHAUL_NOW")
+        && let Ok(start) = text.parse()
+    {
+        return Clock::starting_at(start);
+    }
+    Clock::system()
+}
+
 impl RunArgs {
     /// Options for a cycle.
     pub(super) async fn options(
@@ -102,7 +114,7 @@ impl RunArgs {
             dry_run: false,
             holder,
             env,
-            clock: Clock::system(),
+            clock: clock(),
         })
     }
 }

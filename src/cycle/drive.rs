@@ -13,10 +13,10 @@ use super::attempt::{self, Done, End};
 use super::context::Cycle;
 use super::{CycleError, land, reconcile};
 use crate::ledger::{DependsOn, EventKind, FrictionType, NodeState, Run};
-use crate::model::{NodeId, Outcome, PoolId};
+use crate::model::{Classification, NodeId, Outcome, PoolId};
 use crate::scheduling::{
-    Decision, Effect, Finish, Millis, NodeSpec, NodeStatus, NodeWall, Options, PoolState,
-    Scheduler, Settled, timestamp,
+    Decision, Effect, Finish, Finished, Millis, NodeSpec, NodeStatus, NodeWall, Options, PoolState,
+    Scheduler, Settled, settles_across_cycles, timestamp,
 };
 
 /// What the drive came to.
@@ -94,7 +94,12 @@ async fn run(
         };
         if running.is_empty() {
             if stopping {
-                drive.out_of_time = !matches!(scheduler.next(millis(now)), Decision::Done);
+                match scheduler.next(millis(now)) {
+                    Decision::Done => {}
+                    // What time would not heal is said as it is.
+                    Decision::Wall(walls) => drive.walls = walls,
+                    Decision::Start { .. } | Decision::Wait { .. } => drive.out_of_time = true,
+                }
                 return Ok(drive);
             }
             let Some(until) = wait_until else { return Ok(drive) };
@@ -108,8 +113,8 @@ async fn run(
         match ended {
             None => {}
             Some(Ok((id, done))) => {
-                owners.remove(&id);
-                settle(cycle, scheduler, done?, landings).await?;
+                let pool = owners.remove(&id).map(|(_, pool)| pool);
+                settle(cycle, scheduler, done?, pool.as_ref(), landings).await?;
             }
             Some(Err(panicked)) => {
                 // A panic in one node's task fails that attempt only.
@@ -142,36 +147,38 @@ async fn settle(
     cycle: &Cycle,
     scheduler: &mut Scheduler,
     done: Done,
+    pool: Option<&PoolId>,
     landings: &mpsc::UnboundedSender<NodeId>,
 ) -> Result<(), CycleError> {
     let now = cycle.clock.now();
+    let mut events = Vec::new();
     match done.end {
         End::Lost => {
             scheduler.take_out(&done.node, false);
             return Ok(());
         }
         End::Landed => {
-            scheduler.finished(&done.node, &finish(&done), millis(now));
+            let finished = scheduler.finished(&done.node, &finish(&done, now), millis(now));
+            events.extend(pool_events(finished, &done));
+            if events.is_empty() {
+                events.extend(pool.and_then(|pool| recovered(cycle, pool, now)));
+            }
             match cycle.depends_on() {
                 DependsOn::Accepted => scheduler.landed(&done.node),
                 DependsOn::Landed => {
                     scheduler.take_out(&done.node, false);
                 }
             }
-            let _ = landings.send(done.node);
-            return Ok(());
+            let _ = landings.send(done.node.clone());
         }
         End::Conflict => scheduler.cancelled(&done.node),
         End::Ended => {
-            let finished = scheduler.finished(&done.node, &finish(&done), millis(now));
-            let mut events = Vec::new();
-            for effect in finished.map(|f| f.effects).unwrap_or_default() {
-                events.extend(effect_events(&effect, &done));
-            }
-            if !events.is_empty() {
-                cycle.journal.write(events).await?;
-            }
+            let finished = scheduler.finished(&done.node, &finish(&done, now), millis(now));
+            events.extend(pool_events(finished, &done));
         }
+    }
+    if !events.is_empty() {
+        cycle.journal.write(events).await?;
     }
     // The ledger is the measure: whatever the core believes, a spent node is not started again.
     if cycle.states().get(&done.node) == Some(&NodeState::Failed) {
@@ -180,17 +187,54 @@ async fn settle(
     Ok(())
 }
 
-fn finish(done: &Done) -> Finish {
+/// Longest spread of the work that waits for one reset, seconds.
+const RESET_JITTER: f64 = 15.0;
+
+fn finish(done: &Done, now: Timestamp) -> Finish {
     let mut finish = Finish::new(done.outcome);
-    finish.reset_at =
-        done.classification.as_ref().and_then(|c| c.reset_at).map(|at| at.as_millisecond());
+    if let Some(reading) = &done.classification {
+        // Counted from the cycle's own clock: the other side's may differ.
+        finish.reset_at = reading.reset_seconds.filter(|s| s.is_finite() && *s >= 0.0).map(|s| {
+            let jitter = fastrand::f64() * (s / 10.0).min(RESET_JITTER);
+            #[expect(clippy::cast_possible_truncation, reason = "saturates; the core cuts it")]
+            let wait = ((s + jitter) * 1_000.0) as Millis;
+            millis(now).saturating_add(wait)
+        });
+        finish.temporary = heals(reading);
+    }
     finish.usage = Some(done.usage);
     finish
+}
+
+/// A model that is only degraded or full comes back; one that is gone does not.
+fn heals(reading: &Classification) -> bool {
+    let text = reading.evidence.to_ascii_lowercase();
+    reading.outcome == Outcome::ModelUnavailable
+        && (reading.reset_seconds.is_some()
+            || text.contains("degraded")
+            || text.contains("at capacity")
+            || text.contains("no capacity"))
+}
+
+fn pool_events(finished: Option<Finished>, done: &Done) -> Vec<EventKind> {
+    let effects = finished.map(|f| f.effects).unwrap_or_default();
+    effects.iter().flat_map(|effect| effect_events(effect, done)).collect()
+}
+
+/// A success after a pause: the backoff starts anew.
+fn recovered(cycle: &Cycle, pool: &PoolId, now: Timestamp) -> Option<EventKind> {
+    let run = cycle.journal.state();
+    let record = run.pools.get(pool)?;
+    let over = record.paused.as_ref().is_some_and(|p| p.until <= now);
+    (over && record.settled.is_none())
+        .then(|| EventKind::PoolRestored { pool: pool.clone(), by: "a success".to_owned() })
 }
 
 fn effect_events(effect: &Effect, done: &Done) -> Vec<EventKind> {
     let evidence = done.classification.as_ref().map(|c| c.evidence.clone()).unwrap_or_default();
     match effect {
+        // An open circuit breaker dies with the job: a fresh one tries again.
+        Effect::Paused { outcome, .. } if !settles_across_cycles(*outcome) => Vec::new(),
         Effect::Paused { pool, until, step, outcome } => {
             let mut events = vec![EventKind::PoolPaused {
                 pool: pool.clone(),
@@ -371,11 +415,16 @@ fn status(state: Option<NodeState>, depends: DependsOn) -> NodeStatus {
     }
 }
 
+/// A pause that ended longer ago says nothing of the limits now: twice the longest backoff.
+const STEP_MEMORY: SignedDuration = SignedDuration::from_mins(30);
+
 /// What the ledger remembers of a pool.
 fn pool_state(pool: crate::model::Pool, run: &Run, now: Timestamp) -> PoolState {
     let mut state = PoolState::from(pool);
     let Some(record) = run.pools.get(&state.pool.id) else { return state };
-    if let Some(pause) = record.paused.as_ref().filter(|p| p.until > now) {
+    // One that is over still counts as a step of the backoff, until a success ends it.
+    let fresh = now.checked_sub(STEP_MEMORY).unwrap_or(now);
+    if let Some(pause) = record.paused.as_ref().filter(|p| p.until > fresh) {
         state.paused = Some((pause.outcome, millis(pause.until), pause.step));
     }
     if let Some(settle) = record.settled.as_ref().filter(|s| s.until.is_none_or(|u| u > now)) {

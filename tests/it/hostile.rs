@@ -337,7 +337,8 @@ fn a_time_budget_that_ends_within_an_attempt_costs_the_node_nothing() {
 
 #[test]
 fn a_dead_owners_claim_is_recovered_at_once() {
-    let cases = "b) if [ ! -e {world}/go ]; then touch {world}/at-work; \
+    let cases =
+        "b) if [ ! -e {world}/go ]; then touch {world}/at-work; \
          while [ -d {world} ] && [ ! -e {world}/go ]; do sleep 0.1; done; exit 1; fi; echo X > b;;\n";
     let world = world(&["a", "b"], cases, "true", "");
     dispatch(&world, "  lease: 6h\n");
@@ -357,7 +358,8 @@ fn a_dead_owners_claim_is_recovered_at_once() {
 
 #[test]
 fn an_owner_that_cannot_be_asked_keeps_its_claim_until_its_lease_ends() {
-    let cases = "b) if [ ! -e {world}/go ]; then touch {world}/at-work; \
+    let cases =
+        "b) if [ ! -e {world}/go ]; then touch {world}/at-work; \
          while [ -d {world} ] && [ ! -e {world}/go ]; do sleep 0.1; done; exit 1; fi; echo X > b;;\n";
     let world = world(&["a", "b"], cases, "true", "");
     in_files(&world);

@@ -11,6 +11,7 @@ mod command_workers;
 mod comments;
 mod config;
 mod crash;
+mod dispatch;
 mod doctor;
 mod gateway;
 mod github_forge;
