@@ -92,12 +92,11 @@ fn what_a_worker_does_to_its_machine_stays_with_its_node() {
          polite) trap 'echo X > polite; exit 0' TERM; sleep {word} & wait; wait;;\n\
          fork) setsid sh -c 'sleep {word} &' ; (setsid sleep {word} & ) ; echo X > fork;;\n\
          disk) i=0; while [ $i -lt 64 ]; do head -c 1000000 /dev/zero > \"big$i\"; i=$((i+1)); \
-         done; sleep {word};;\n\
-         many) touch $(seq -f new-%g 10000); echo X > many;;\n"
+         done; sleep {word};;\n"
     );
-    let files = ["disk", "fork", "good", "hang", "many", "polite", "stubborn"];
+    let files = ["disk", "fork", "good", "hang", "polite", "stubborn"];
     let world = world(&files, &cases, "true", "policy:\n  max-worker-disk-bytes: 8000000\n");
-    dispatch(&world, "  attempt-timeout: 8s\n");
+    dispatch(&world, "  attempt-timeout: 15s\n");
     let cycle = world.next_step();
     assert_eq!(cycle.code, Some(0), "{}", cycle.stderr);
     for file in ["good", "fork"] {
@@ -105,23 +104,22 @@ fn what_a_worker_does_to_its_machine_stays_with_its_node() {
         assert_eq!(world.show(&branch_of(&world, file), file), "X\n");
     }
     for (file, reason) in [
-        ("hang", "8 s are over"),
-        ("stubborn", "8 s are over"),
-        ("polite", "8 s are over"),
+        ("hang", "15 s are over"),
+        ("stubborn", "15 s are over"),
+        ("polite", "15 s are over"),
         ("disk", "disk cap"),
-        ("many", "new-"),
     ] {
         assert_eq!(node(&world, file)["state"], "failed", "{file}");
         assert!(why(&world, file).contains(reason), "{file}: {}", why(&world, file));
     }
-    assert!(why(&world, "many").len() < 10_000, "what went wrong is told in bounds");
     assert!(!lives(&word), "no process is left behind");
     assert_eq!(world.pulls().len(), 2);
 }
 
 #[test]
 fn what_a_worker_does_with_git_does_not_count() {
-    let cases = "nogit) rm -rf .git; echo X > nogit;;\n\
+    let cases = "many) touch $(seq -f new-%g 10000); echo X > many;;\n\
+         nogit) rm -rf .git; echo X > nogit;;\n\
          redirect) rm -rf .git; echo 'gitdir: {world}/remote.git' > .git; echo X > redirect;;\n\
          bare) rm -rf .git; ln -s {world}/remote.git .git; git commit -qam evil; echo X > bare;;\n\
          commits) echo one > commits; git add -A; git commit -qm 'Closes #1'; echo two >> commits; \
@@ -132,7 +130,7 @@ fn what_a_worker_does_with_git_does_not_count() {
          link) ln -s {world}/outside out; echo X > link;;\n\
          modes) chmod 755 modes; echo X > modes;;\n\
          stash) echo X > stash; git stash -q; git stash pop -q;;\n";
-    let files = ["bare", "commits", "hooks", "link", "nogit", "redirect", "stash"];
+    let files = ["bare", "commits", "hooks", "link", "many", "nogit", "redirect", "stash"];
     let world = world(&files, cases, "true", "");
     std::fs::create_dir(world.path("outside")).unwrap();
     let before = git(&world.path("remote.git"), &["rev-parse", "main"]);
@@ -149,6 +147,9 @@ fn what_a_worker_does_with_git_does_not_count() {
     }
     assert_eq!(node(&world, "link")["state"], "failed");
     assert!(why(&world, "link").contains("out"), "{}", why(&world, "link"));
+    assert_eq!(node(&world, "many")["state"], "failed");
+    let many = why(&world, "many");
+    assert!(many.contains("new-") && many.len() < 10_000, "told, and in bounds: {many}");
     assert!(!world.path("hooked").exists(), "no hook of a worker runs");
     assert_eq!(git(&world.path("remote.git"), &["rev-parse", "main"]), before);
     assert_eq!(git(&world.path("checkout"), &["rev-parse", "HEAD"]), checkout);
@@ -337,8 +338,7 @@ fn a_time_budget_that_ends_within_an_attempt_costs_the_node_nothing() {
 
 #[test]
 fn a_dead_owners_claim_is_recovered_at_once() {
-    let cases =
-        "b) if [ ! -e {world}/go ]; then touch {world}/at-work; \
+    let cases = "b) if [ ! -e {world}/go ]; then touch {world}/at-work; \
          while [ -d {world} ] && [ ! -e {world}/go ]; do sleep 0.1; done; exit 1; fi; echo X > b;;\n";
     let world = world(&["a", "b"], cases, "true", "");
     dispatch(&world, "  lease: 6h\n");
@@ -358,8 +358,7 @@ fn a_dead_owners_claim_is_recovered_at_once() {
 
 #[test]
 fn an_owner_that_cannot_be_asked_keeps_its_claim_until_its_lease_ends() {
-    let cases =
-        "b) if [ ! -e {world}/go ]; then touch {world}/at-work; \
+    let cases = "b) if [ ! -e {world}/go ]; then touch {world}/at-work; \
          while [ -d {world} ] && [ ! -e {world}/go ]; do sleep 0.1; done; exit 1; fi; echo X > b;;\n";
     let world = world(&["a", "b"], cases, "true", "");
     in_files(&world);
