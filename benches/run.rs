@@ -100,7 +100,7 @@ fn planning() {
             serde_json::json!({
                 "id": format!("COR-{n:04x}"),
                 "title": format!("Finding {n} about a thing that is wrong somewhere"),
-                "severity": ["low", "medium", "high"][n % 3],
+                "severity": (["low", "medium", "high"][n % 3]),
                 "category": "correctness",
                 "summary": "A neutral sentence about what is wrong here. ".repeat(8),
                 "affected_files": [
