@@ -5,7 +5,7 @@
 use super::context::Cycle;
 use super::{CycleError, holder, names};
 use crate::forge::{Alive, Forge, State};
-use crate::ledger::{Burn, Claim, EventKind, Landing, Run};
+use crate::ledger::{Burn, Claim, EventKind, Holder, Landing, Run};
 use crate::model::{NodeId, Outcome, Usage};
 
 /// Ends the claims of owners that are dead, or whose lease is over and that can't be asked.
@@ -22,8 +22,14 @@ pub(super) async fn release_dead_claims(
         run.nodes.iter().filter_map(|(id, n)| Some((id.clone(), n.claim.clone()?))).collect()
     };
     let mut events = Vec::new();
+    let mut asked: Vec<(Holder, Alive)> = Vec::new();
     for (node, claim) in claims {
-        let alive = holder::alive(&claim.holder, forge).await;
+        // One owner may hold many nodes, and is asked for once.
+        let alive = match asked.iter().find(|(holder, _)| *holder == claim.holder) {
+            Some((_, alive)) => *alive,
+            None => holder::alive(&claim.holder, forge).await,
+        };
+        asked.push((claim.holder.clone(), alive));
         let why = match alive {
             Alive::Yes => continue,
             Alive::No => "its owner is dead",

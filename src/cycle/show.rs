@@ -58,19 +58,21 @@ async fn write(
 ) -> Result<u64, CycleError> {
     let body = report::dashboard(view);
     let marker = marker::dashboard(&view.run);
+    let open = status != Status::Complete;
     let issue = match known {
         Some(number) => number,
-        None => match cycle.forge.find_issue(&marker).await? {
-            Some(issue) => issue.number,
-            // Not there for sure: a failed look-up was an error above.
-            None => {
-                let title = report::dashboard_title(view);
-                let labels = &cycle.config.pull_requests.labels;
-                cycle.forge.open_issue(&title, &body, &marker, labels).await?.number
+        None => {
+            // Found by its marker or made; a failed look-up makes nothing.
+            let title = report::dashboard_title(view);
+            let labels = &cycle.config.pull_requests.labels;
+            let issue = cycle.forge.open_issue(&title, &body, &marker, labels).await?;
+            if issue.body.trim_end() == body.trim_end() && open == (issue.state == State::Open) {
+                return Ok(issue.number);
             }
-        },
+            issue.number
+        }
     };
-    let state = if status == Status::Complete { State::Closed } else { State::Open };
+    let state = if open { State::Open } else { State::Closed };
     cycle.forge.update_issue(issue, Some(&body), Some(state)).await?;
     Ok(issue)
 }
