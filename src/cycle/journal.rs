@@ -53,6 +53,8 @@ struct Request {
     events: Vec<EventKind>,
     blobs: Vec<(String, Vec<u8>)>,
     keep: Vec<(String, String)>,
+    /// When the first event is ignored, so are the others.
+    led: bool,
     done: oneshot::Sender<Result<Written, JournalError>>,
 }
 
@@ -130,9 +132,28 @@ impl Journal {
         blobs: Vec<(String, Vec<u8>)>,
         keep: Vec<(String, String)>,
     ) -> Result<Written, JournalError> {
+        self.request(events, blobs, keep, false).await
+    }
+
+    /// As [`Self::write`], but all or nothing by the first event: when that is ignored, the others
+    /// are too. So an effect that stands behind its cause happens once, however many try.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    pub async fn write_led(&self, events: Vec<EventKind>) -> Result<Written, JournalError> {
+        self.request(events, Vec::new(), Vec::new(), true).await
+    }
+
+    async fn request(
+        &self,
+        events: Vec<EventKind>,
+        blobs: Vec<(String, Vec<u8>)>,
+        keep: Vec<(String, String)>,
+        led: bool,
+    ) -> Result<Written, JournalError> {
         let (done, answer) = oneshot::channel();
         self.requests
-            .send(Request { events, blobs, keep, done })
+            .send(Request { events, blobs, keep, led, done })
             .map_err(|_| JournalError::Stopped)?;
         answer.await.map_err(|_| JournalError::Stopped)?
     }
@@ -209,6 +230,12 @@ impl Writer {
         for request in group {
             let mut applied = Vec::with_capacity(request.events.len());
             for kind in &request.events {
+                if request.led
+                    && let Some(first @ Applied::No(_)) = applied.first().copied()
+                {
+                    applied.push(first);
+                    continue;
+                }
                 let event =
                     Event { v: EVENT_VERSION, at, cycle: self.cycle.clone(), kind: kind.clone() };
                 let result = state.apply(&event);

@@ -10,6 +10,7 @@ pub mod doctor;
 mod drive;
 mod error;
 mod holder;
+mod inbox;
 mod journal;
 mod land;
 mod names;

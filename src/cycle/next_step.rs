@@ -11,7 +11,7 @@ use super::context::Cycle;
 use super::open::Chosen;
 use super::pools::{self, PoolSet};
 use super::setup::{Options, Parts};
-use super::{CycleError, close, drive, land, open, pause, reconcile, setup, show, view};
+use super::{CycleError, close, drive, inbox, land, open, pause, reconcile, setup, show, view};
 use crate::backends::Surroundings;
 use crate::backends::openai::ProcessVerify;
 use crate::config::Config;
@@ -101,6 +101,7 @@ pub async fn next_step(
     if parts.options.dry_run {
         return dry_run(&parts, chosen).await;
     }
+    let mut inbox_open = false;
     let journal = match chosen {
         Chosen::NoFindings => {
             return Ok(CycleReport::without_run(Status::Idle, "there are no findings"));
@@ -113,7 +114,10 @@ pub async fn next_step(
             report.run_id = Some(id);
             return Ok(report);
         }
-        Chosen::Open(id) => parts.journal(id).await?,
+        Chosen::Open(id) => {
+            inbox_open = true;
+            parts.journal(id).await?
+        }
         Chosen::New(new) => {
             open::write_opening(
                 parts.store.clone(),
@@ -128,7 +132,15 @@ pub async fn next_step(
     let plan = open::load_plan(&journal).await?;
     let now = parts.clock.now();
     reconcile::release_dead_claims(&journal, &*parts.forge, now).await?;
-    if let Some(report) = too_early(&parts, &journal) {
+    // A run that begins now has no comments to it yet.
+    let steered = inbox_open && inbox::read(&parts, &journal, &plan).await?;
+    if parts.options.resume && journal.state().is_stopped() {
+        journal.write(vec![EventKind::Resumed { by: "--resume".to_owned() }]).await?;
+    }
+    let early = too_early(&parts, &journal);
+    if let Some(report) = early.clone()
+        && !steered
+    {
         return Ok(report);
     }
     if parts.options.resume {
@@ -147,6 +159,11 @@ pub async fn next_step(
     )
     .await?;
     let cycle = Arc::new(parts.cycle(journal, plan, set.ready.clone(), cancel).await?);
+    if let Some(report) = early {
+        // People see what their words did.
+        show::dashboard(&cycle, &set, Status::Paused).await?;
+        return Ok(report);
+    }
     let outcome = observe_and_work(&cycle, &set).await;
     let report = report(&cycle, &set, outcome?).await?;
     Ok(report)
@@ -246,6 +263,10 @@ async fn observe_and_work(cycle: &Arc<Cycle>, set: &PoolSet) -> Result<Worked, C
         let driven = drive::drive(cycle).await?;
         worked.attempts = driven.started;
         worked.paused = pause::record(cycle, &driven, set).await?;
+    }
+    // A person's word, maybe while this cycle worked.
+    if cycle.journal.state().is_stopped() {
+        worked.paused = Some(PauseCause::Operator);
     }
     if worked.paused.is_none() {
         if cycle.journal.state().pause.is_some() {

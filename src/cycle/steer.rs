@@ -4,8 +4,9 @@ use serde::Serialize;
 
 use super::setup::{self, Options};
 use super::{CycleError, open, pause};
+use crate::config::Config;
 use crate::ledger::{Applied, EventKind, PauseCause};
-use crate::model::{NodeId, PoolId, RunId};
+use crate::model::{NodeId, Plan, PoolId, RunId};
 
 /// One instruction to a run.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,7 +40,7 @@ pub struct Steered {
 }
 
 impl Steer {
-    fn event(&self, by: &str) -> EventKind {
+    pub(super) fn event(&self, by: &str) -> EventKind {
         let by = by.to_owned();
         match self {
             Self::Resume => EventKind::Resumed { by },
@@ -56,7 +57,7 @@ impl Steer {
         }
     }
 
-    fn done(&self) -> String {
+    pub(super) fn done(&self) -> String {
         match self {
             Self::Resume => "resumed; the next cycle goes on at once".to_owned(),
             Self::Pause => "paused until `resume`".to_owned(),
@@ -89,28 +90,10 @@ pub async fn steer(options: Options, what: Steer, by: &str) -> Result<Steered, C
     };
     let journal = parts.journal(id.clone()).await?;
     if let Steer::Retry(node) | Steer::Skip(node) = &what {
-        let plan = open::load_plan(&journal).await?;
-        if plan.node(node).is_none() {
-            let known: Vec<&str> = plan.nodes.iter().map(|n| n.id.as_str()).collect();
-            let near = crate::model::nearest(node.as_str(), &known);
-            return Err(CycleError::input(
-                format!("run {id} has no node {node}"),
-                match near {
-                    Some(near) => format!("did you mean {near}?"),
-                    None => "see `status` for the nodes".to_owned(),
-                },
-            ));
-        }
+        check_node(&open::load_plan(&journal).await?, node)?;
     }
-    if let Steer::Unsettle(pool) = &what
-        && parts.config.pool(pool).is_none()
-    {
-        let known: Vec<String> =
-            parts.config.pools().iter().map(|p| p.pool_id().to_string()).collect();
-        return Err(CycleError::input(
-            format!("the configuration has no pool {pool}"),
-            format!("the pools are: {}", known.join(", ")),
-        ));
+    if let Steer::Unsettle(pool) = &what {
+        check_pool(&parts.config, pool)?;
     }
     let mut events = vec![what.event(by)];
     if what == Steer::Resume {
@@ -122,4 +105,34 @@ pub async fn steer(options: Options, what: Steer, by: &str) -> Result<Steered, C
         _ => what.done(),
     };
     Ok(Steered { run_id: id, changed: written.all(), message })
+}
+
+/// # Errors
+/// When the plan has no such node.
+pub(super) fn check_node(plan: &Plan, node: &NodeId) -> Result<(), CycleError> {
+    if plan.node(node).is_some() {
+        return Ok(());
+    }
+    let known: Vec<&str> = plan.nodes.iter().map(|n| n.id.as_str()).collect();
+    let near = crate::model::nearest(node.as_str(), &known);
+    Err(CycleError::input(
+        format!("the run has no node {node}"),
+        match near {
+            Some(near) => format!("did you mean {near}?"),
+            None => "see `status` for the nodes".to_owned(),
+        },
+    ))
+}
+
+/// # Errors
+/// When the configuration has no such pool.
+pub(super) fn check_pool(config: &Config, pool: &PoolId) -> Result<(), CycleError> {
+    if config.pool(pool).is_some() {
+        return Ok(());
+    }
+    let known: Vec<String> = config.pools().iter().map(|p| p.pool_id().to_string()).collect();
+    Err(CycleError::input(
+        format!("the configuration has no pool {pool}"),
+        format!("the pools are: {}", known.join(", ")),
+    ))
 }

@@ -251,6 +251,9 @@ pub enum EventKind {
     /// A comment command was acted on; repeats of (comment, body) change nothing.
     CommandReceived {
         comment: u64,
+        /// The issue or pull request that it is on, where the answer goes.
+        #[serde(default)]
+        on: u64,
         body_digest: String,
         line: u32,
         verb: String,
@@ -259,6 +262,8 @@ pub enum EventKind {
         actor: String,
         result: String,
     },
+    /// Comments up to then were read for commands.
+    InboxRead { until: Timestamp },
     /// More budget, by command; US dollars.
     BudgetRaised { usd: f64, by: String },
     /// Something to fix in the tool, the config or the plan. One per (type, discriminator).

@@ -1,6 +1,7 @@
 //! The append-only event log that is a run's only state, and the fold that makes a [`Run`] of it.
 
 mod event;
+mod questions;
 mod record;
 mod run;
 mod state;
@@ -11,7 +12,7 @@ pub use event::{
 };
 pub use record::{
     Claim, Failure, FrictionRecord, Gate, Landing, NodeRecord, PauseRecord, PoolPause, PoolRecord,
-    PoolSettle, PrEnd, PrRecord, ShownRecord,
+    PoolSettle, PrEnd, PrRecord, Received, ShownRecord,
 };
 pub use run::{Applied, Run, fold};
 pub use state::{AttemptBudget, DependsOn, NodeState, node_states};

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::event::{Burn, FrictionType, Holder, PauseCause, PausedNode, Receipt};
+use super::event::{Burn, Event, EventKind, FrictionType, Holder, PauseCause, PausedNode, Receipt};
 use crate::model::{AttemptNumber, Limits, NodeId, Outcome, OwnerToken, PoolId, Usage};
 
 /// Who has a node now.
@@ -206,6 +206,59 @@ pub struct ShownRecord {
     pub id: String,
     /// Digest of what was shown last.
     pub digest: String,
+}
+
+/// A line of a comment that was read as a command, and what came of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Received {
+    /// The comment.
+    pub comment: u64,
+    /// Digest of its text.
+    pub body_digest: String,
+    /// The issue or pull request that it is on.
+    pub on: u64,
+    /// Its line in the comment.
+    pub line: u32,
+    /// What it asks for; or `invalid`, `denied`, `ignored`.
+    pub verb: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Who wrote it.
+    pub actor: String,
+    /// What came of it, for people.
+    pub result: String,
+    /// When it was acted on.
+    pub at: Timestamp,
+}
+
+impl Received {
+    pub(super) fn of(event: &Event) -> Option<Self> {
+        let EventKind::CommandReceived {
+            comment,
+            on,
+            body_digest,
+            line,
+            verb,
+            args,
+            actor,
+            result,
+        } = &event.kind
+        else {
+            return None;
+        };
+        Some(Self {
+            comment: *comment,
+            body_digest: body_digest.clone(),
+            on: *on,
+            line: *line,
+            verb: verb.clone(),
+            args: args.clone(),
+            actor: actor.clone(),
+            result: result.clone(),
+            at: event.at,
+        })
+    }
 }
 
 /// The close gate so far.

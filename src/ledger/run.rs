@@ -9,12 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::event::{Burn, Event, EventKind, Holder, Receipt};
+use super::event::{Burn, Event, EventKind, Holder, PauseCause};
+use super::questions::command_key;
 use super::record::{
     Claim, Failure, FrictionRecord, Gate, Landing, NodeRecord, PauseRecord, PoolPause, PoolRecord,
-    PoolSettle, PrEnd, PrRecord, ShownRecord,
+    PoolSettle, PrEnd, PrRecord, Received, ShownRecord,
 };
-use crate::model::{AttemptNumber, FindingId, NodeId, OwnerToken, PoolId, RunId, Usage};
+use crate::model::{AttemptNumber, NodeId, OwnerToken, PoolId, RunId, Usage};
 
 /// What applying one event did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +52,12 @@ pub struct Run {
     pub friction: Vec<FrictionRecord>,
     /// Processed commands: `comment:digest:line`.
     pub commands: BTreeSet<String>,
+    /// The same in order, with what came of them.
+    pub received: Vec<Received>,
+    /// Comments up to then were read for commands.
+    pub inbox: Option<Timestamp>,
+    /// When the run began.
+    pub opened: Option<Timestamp>,
     /// What of ours is on the forge, by what it shows.
     pub shown: BTreeMap<String, ShownRecord>,
     /// Close gate.
@@ -148,6 +155,7 @@ impl Run {
                     return Applied::No("the run is open already");
                 }
                 self.id = Some(run.clone());
+                self.opened = Some(event.at);
                 self.base_branch.clone_from(base_branch);
                 self.base_commit.clone_from(base_commit);
                 self.findings_digest.clone_from(findings_digest);
@@ -174,6 +182,9 @@ impl Run {
     ) -> Applied {
         if self.cancelled.is_some() {
             return Applied::No("the run is cancelled");
+        }
+        if self.is_stopped() {
+            return Applied::No("a person paused the run");
         }
         let record = self.nodes.entry(node.clone()).or_default();
         if record.claim.is_some() {
@@ -206,8 +217,10 @@ impl Run {
             }
             EventKind::Released { node, .. } => self.record(node).claim = None,
             EventKind::AttemptStarted { node, pool, .. } => {
-                // Work goes on: whatever the run waited for is over.
-                self.pause = None;
+                // Work goes on: whatever the run waited for is over. Only people end their pause.
+                if !self.is_stopped() {
+                    self.pause = None;
+                }
                 let record = self.record(node);
                 record.last_pool = Some(pool.clone());
                 if let Some(claim) = record.claim.as_mut() {
@@ -379,6 +392,9 @@ impl Run {
     fn apply_run(&mut self, event: &Event) -> Applied {
         match &event.kind {
             EventKind::Paused { cause, nodes, not_before } => {
+                if self.is_stopped() && *cause != PauseCause::Operator {
+                    return Applied::No("a person paused the run");
+                }
                 let (first_seen, count) = match &self.pause {
                     Some(p) if p.cause == *cause => (p.first_seen, p.count + 1),
                     _ => (event.at, 1),
@@ -396,6 +412,13 @@ impl Run {
                 if !self.commands.insert(command_key(*comment, body_digest, *line)) {
                     return Applied::No("the command was acted on already");
                 }
+                self.received.extend(Received::of(event));
+            }
+            EventKind::InboxRead { until } => {
+                if self.inbox.is_some_and(|inbox| inbox >= *until) {
+                    return Applied::No("the inbox was read further already");
+                }
+                self.inbox = Some(*until);
             }
             EventKind::BudgetRaised { usd, .. } => self.extra_budget_usd += usd.max(0.0),
             EventKind::Friction { friction, discriminator, text, remedy } => {
@@ -445,48 +468,4 @@ impl Run {
         self.record(node).usage += usage;
         self.pools.entry(pool.clone()).or_default().usage += usage;
     }
-
-    /// Whether this owner holds the node now: the fence that every landing passes.
-    #[must_use]
-    pub fn is_owned(&self, node: &NodeId, owner: &OwnerToken) -> bool {
-        self.nodes.get(node).and_then(|n| n.claim.as_ref()).is_some_and(|c| &c.owner == owner)
-    }
-
-    /// Whether this command line of this comment text was acted on.
-    #[must_use]
-    pub fn is_command_done(&self, comment: u64, body_digest: &str, line: u32) -> bool {
-        self.commands.contains(&command_key(comment, body_digest, line))
-    }
-
-    /// Accepted nodes in the order of acceptance.
-    #[must_use]
-    pub fn accepted_in_order(&self) -> Vec<(&NodeId, &Receipt)> {
-        let mut list: Vec<(u64, &NodeId, &Receipt)> = self
-            .nodes
-            .iter()
-            .filter_map(|(id, n)| match &n.landing {
-                Landing::Accepted { order, receipt, .. } => Some((*order, id, &**receipt)),
-                _ => None,
-            })
-            .collect();
-        list.sort_by_key(|(order, ..)| *order);
-        list.into_iter().map(|(_, id, receipt)| (id, receipt)).collect()
-    }
-
-    /// Findings that are resolved: only by a recorded landing.
-    #[must_use]
-    pub fn resolved(&self) -> BTreeSet<&FindingId> {
-        self.nodes
-            .values()
-            .filter_map(|n| match &n.landing {
-                Landing::Accepted { receipt, .. } => Some(receipt.resolved.iter()),
-                _ => None,
-            })
-            .flatten()
-            .collect()
-    }
-}
-
-fn command_key(comment: u64, body_digest: &str, line: u32) -> String {
-    format!("{comment}:{body_digest}:{line}")
 }

@@ -25,10 +25,11 @@ pub fn pause(run: &RunId, cause: PauseCause, first_seen: jiff::Timestamp) -> Str
     format!("{PREFIX}pause {run} {} {} -->", super::pause::word(cause), first_seen.as_second())
 }
 
-/// Of the one answer to a command in a comment.
+/// Of the one answer to the commands of a comment. `digest` is of its text: an edit that adds
+/// commands has an answer of its own.
 #[must_use]
-pub fn reply(comment: u64, line: u32) -> String {
-    format!("{PREFIX}reply {comment} {line} -->")
+pub fn reply(comment: u64, digest: &str) -> String {
+    format!("{PREFIX}reply {comment} {digest} -->")
 }
 
 /// Whether a text is ours; such comments are never read for commands.

@@ -7,6 +7,7 @@ pub mod marker;
 mod page;
 mod pause;
 mod pull_request;
+mod reply;
 #[cfg(test)]
 mod sample;
 mod summary;
@@ -17,4 +18,5 @@ pub use dashboard::{dashboard, dashboard_title};
 pub use page::{BODY_BUDGET, SUMMARY_BUDGET};
 pub use pause::pause_comment;
 pub use pull_request::{pull_request_body, pull_request_title};
+pub use reply::reply;
 pub use summary::step_summary;

@@ -126,6 +126,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         Just(event(EventKind::Unknown)),
         (1u64..3, 0u32..2).prop_map(|(comment, line)| event(EventKind::CommandReceived {
             comment,
+            on: 1,
             body_digest: "d".into(),
             line,
             verb: "resume".into(),
@@ -291,6 +292,7 @@ fn dependencies_fail_closed() {
 fn an_answered_question_is_acted_on_once() {
     let command = event(EventKind::CommandReceived {
         comment: 7,
+        on: 1,
         body_digest: "d".into(),
         line: 1,
         verb: "budget".into(),

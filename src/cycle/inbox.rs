@@ -1,0 +1,404 @@
+//! The inbox: comments that hold commands, read since the ledger's mark. An event only wakes a
+//! cycle up; what was said is always read here, so an evicted or repeated event changes nothing.
+//!
+//! A comment becomes one append: what was received, what it does, and how far was read. The first
+//! event of the append leads: whoever writes it second changes nothing. The answer is given after
+//! that, and is owed until the ledger says that it was given.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::setup::Parts;
+use super::steer::{self, Steer};
+use super::{CycleError, Journal, close, pause};
+use crate::commands::{self, Access, Command, Occasion, Reply, Sender, SenderKind, Verb};
+use crate::forge::{Comment, ForgeError, Permission};
+use crate::ledger::{
+    Applied, AttemptBudget, EVENT_VERSION, Event, EventKind, NodeState, Received, Run, node_states,
+};
+use crate::model::{NodeId, Plan, hex_digest};
+use crate::report::{self, marker};
+
+/// Comments can show later in a list than ones that were made after them.
+const LATE: SignedDuration = SignedDuration::from_mins(2);
+/// After this long an answer is taken to be lost with its cycle, and another cycle gives it.
+const ANSWER_LOST: SignedDuration = SignedDuration::from_mins(2);
+/// Comments without commands that are read again before the mark is moved past them: a page.
+const READ_AGAIN: usize = 100;
+
+/// Reads and does what people said. `true` when the run changed by it.
+///
+/// # Errors
+/// When the ledger fails. Trouble of the forge leaves comments for the next cycle.
+pub(super) async fn read(
+    parts: &Parts,
+    journal: &Journal,
+    plan: &Plan,
+) -> Result<bool, CycleError> {
+    let Some(since) = mark(&journal.state()) else { return Ok(false) };
+    let comments = parts.forge.comments_since(since).await.unwrap_or_else(|error| {
+        tracing::warn!(%error, "the comments were not read; the next cycle reads them");
+        Vec::new()
+    });
+    let mut inbox = Inbox {
+        parts,
+        journal,
+        plan,
+        asked: BTreeMap::new(),
+        own: Vec::new(),
+        ignored: Vec::new(),
+    };
+    let (mut steered, mut read_to) = (false, None);
+    for comment in &comments {
+        match inbox.take(comment).await {
+            Ok(changed) => steered |= changed,
+            Err(CycleError::Forge(error)) => {
+                // In order: what comes later waits too.
+                tracing::warn!(comment = comment.id, %error, "a comment waits for the next cycle");
+                break;
+            }
+            Err(error) => return Err(error),
+        }
+        read_to = Some(comment.updated_at);
+    }
+    let mut notes = std::mem::take(&mut inbox.ignored);
+    if let Some(until) = read_to.filter(|_| comments.len() >= READ_AGAIN) {
+        notes.push(EventKind::InboxRead { until });
+    }
+    if !notes.is_empty() {
+        journal.write(notes).await?;
+    }
+    inbox.answer().await?;
+    Ok(steered)
+}
+
+/// Since when comments are read: nothing said before the run began is meant for it.
+fn mark(run: &Run) -> Option<Timestamp> {
+    let opened = run.opened.filter(|_| run.closed.is_none())?;
+    let read = run.inbox.and_then(|inbox| inbox.checked_sub(LATE).ok());
+    Some(read.map_or(opened, |read| read.max(opened)))
+}
+
+struct Inbox<'a> {
+    parts: &'a Parts,
+    journal: &'a Journal,
+    plan: &'a Plan,
+    /// What people may do, asked once each.
+    asked: BTreeMap<String, Access>,
+    /// Comments that this cycle has dealt with, and answers.
+    own: Vec<(u64, String)>,
+    /// What is not even answered, noted in one go: a storm costs one append.
+    ignored: Vec<EventKind>,
+}
+
+impl Inbox<'_> {
+    /// Deals with one comment. `true` when it changed the run.
+    async fn take(&mut self, comment: &Comment) -> Result<bool, CycleError> {
+        let settings = &self.parts.config.commands;
+        if comment.by_bot || marker::is_ours(&comment.body) {
+            return Ok(false);
+        }
+        let mut parsed = commands::parse(&comment.body, None, &settings.prefix);
+        if parsed.is_empty() {
+            return Ok(false);
+        }
+        let digest = hex_digest([comment.body.as_bytes()]);
+        let digest: String = digest.chars().take(32).collect();
+        let run = self.journal.state().clone();
+        let before: Vec<&Received> =
+            run.received.iter().filter(|r| r.comment == comment.id).collect();
+        if before.iter().any(|r| r.body_digest == digest) {
+            return Ok(false);
+        }
+        // An edit says only what it adds.
+        let mut said = before;
+        parsed.commands.retain(|c| first_said(&mut said, c.verb.name(), &c.args));
+        parsed
+            .invalid
+            .retain(|i| first_said(&mut said, "invalid", std::slice::from_ref(&i.reason)));
+        if parsed.is_empty() {
+            return Ok(false);
+        }
+        let access = self.access(&comment.author).await?;
+        let required = Access::from(settings.permission);
+        let sender = Sender { kind: SenderKind::User, login: &comment.author, access };
+        let decision = commands::decide(&parsed, sender, Occasion::default(), required);
+        let note = |line: usize, verb: &str, args: Vec<String>, result: String| {
+            EventKind::CommandReceived {
+                comment: comment.id,
+                on: comment.on,
+                body_digest: digest.clone(),
+                line: u32::try_from(line).unwrap_or(u32::MAX),
+                verb: verb.to_owned(),
+                args,
+                actor: comment.author.clone(),
+                result,
+            }
+        };
+        let by_actor = |r: &&Received| r.actor == comment.author;
+        let mut events = match decision.reply {
+            Reply::None => vec![note(0, "ignored", Vec::new(), String::new())],
+            // Once a person is enough.
+            Reply::Denied if run.received.iter().any(|r| by_actor(&r) && r.verb == "denied") => {
+                vec![note(0, "ignored", Vec::new(), String::new())]
+            }
+            Reply::Denied => {
+                let word = serde_json::to_value(settings.permission).ok();
+                let word = word.as_ref().and_then(|w| w.as_str()).unwrap_or("write").to_owned();
+                let told = format!("Commands need {word} permission on this repository.");
+                vec![note(0, "denied", Vec::new(), told)]
+            }
+            Reply::Error | Reply::Hint => parsed
+                .invalid
+                .iter()
+                .map(|i| {
+                    let meant = i.suggestion.as_ref().map(|s| format!("; did you mean {s}?"));
+                    let told = format!("{}{}", i.reason, meant.unwrap_or_default());
+                    note(i.line, "invalid", vec![i.reason.clone()], told)
+                })
+                .collect(),
+            Reply::Ack => {
+                let hour = self.parts.clock.now().checked_sub(SignedDuration::from_hours(1));
+                let recent = run.received.iter().filter(|r| {
+                    r.actor == comment.author && hour.as_ref().is_ok_and(|hour| r.at > *hour)
+                });
+                let (recent, limit) = (recent.count(), settings.fuse.commands_per_hour);
+                let left = usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(recent);
+                if left < parsed.commands.len() {
+                    let told = format!(
+                        "Not done: {limit} commands an hour of one person are the limit \
+                         (commands.fuse). Try again later."
+                    );
+                    // Told once; a storm gets no echo.
+                    let verb = if left > 0 || recent == 0 { "denied" } else { "ignored" };
+                    vec![note(0, verb, Vec::new(), told)]
+                } else {
+                    self.events(&run, &parsed.commands, &comment.author, note)
+                }
+            }
+        };
+        if let [EventKind::CommandReceived { verb, .. }] = events.as_slice()
+            && verb == "ignored"
+        {
+            self.ignored.append(&mut events);
+            return Ok(false);
+        }
+        // The command that was received leads; what it does follows.
+        events.sort_by_key(|event| !matches!(event, EventKind::CommandReceived { .. }));
+        let changes = events.iter().any(|e| !matches!(e, EventKind::CommandReceived { .. }));
+        events.push(EventKind::InboxRead { until: comment.updated_at });
+        let written = self.journal.write_led(events).await?;
+        if written.applied.first() != Some(&Applied::Yes) {
+            return Ok(false);
+        }
+        self.own.push((comment.id, digest));
+        Ok(changes)
+    }
+
+    async fn access(&mut self, login: &str) -> Result<Access, CycleError> {
+        if let Some(known) = self.asked.get(login) {
+            return Ok(*known);
+        }
+        let access = match self.parts.forge.permission(login).await {
+            Ok(permission) => access(permission),
+            // Nobody that the repository knows.
+            Err(ForgeError::NotFound(_)) => Access::None,
+            Err(error) => return Err(error.into()),
+        };
+        self.asked.insert(login.to_owned(), access);
+        Ok(access)
+    }
+
+    /// What the commands do, with each one's result as it will be after the ones before it.
+    fn events(
+        &self,
+        run: &Run,
+        commands: &[Command],
+        by: &str,
+        note: impl Fn(usize, &str, Vec<String>, String) -> EventKind,
+    ) -> Vec<EventKind> {
+        let mut after = run.clone();
+        let mut events = Vec::new();
+        for command in commands {
+            let (result, effect) = match self.effect(&after, command, by) {
+                Ok((result, None)) => (result, None),
+                Ok((result, Some(effect))) => match after.apply(&self.event(effect.clone())) {
+                    Applied::Yes => (result, Some(effect)),
+                    Applied::No(why) => (format!("nothing changed: {why}"), None),
+                },
+                Err(CycleError::Input { what, remedy }) => (format!("{what}; {remedy}"), None),
+                Err(error) => (error.to_string(), None),
+            };
+            events.push(note(command.line, command.verb.name(), command.args.clone(), result));
+            if matches!(effect, Some(EventKind::Resumed { .. })) {
+                events.extend(pause::lift(&after, by));
+            }
+            events.extend(effect);
+        }
+        events
+    }
+
+    fn event(&self, kind: EventKind) -> Event {
+        let (at, cycle) = (self.parts.clock.now(), self.parts.cycle_id.clone());
+        Event { v: EVENT_VERSION, at, cycle, kind }
+    }
+
+    /// What one command does and says.
+    fn effect(
+        &self,
+        run: &Run,
+        command: &Command,
+        by: &str,
+    ) -> Result<(String, Option<EventKind>), CycleError> {
+        let config = &self.parts.config;
+        let missing = || CycleError::Internal("the command lacks its argument".to_owned());
+        let steer = match command.verb {
+            Verb::Status => return Ok((self.status(run), None)),
+            Verb::Help => return Ok((String::new(), None)),
+            Verb::Approve | Verb::Adopt | Verb::Reset => {
+                let told = "this version of overhaul cannot do that yet; nothing was changed";
+                return Ok((told.to_owned(), None));
+            }
+            Verb::Resume => Steer::Resume,
+            Verb::Pause => Steer::Pause,
+            Verb::Cancel => Steer::Cancel,
+            Verb::Retry | Verb::Skip => {
+                let node = command.node().ok_or_else(missing)?;
+                steer::check_node(self.plan, &node)?;
+                let state = self.states(run).get(&node).copied();
+                if matches!(state, Some(NodeState::Accepted | NodeState::InReview)) {
+                    return Err(CycleError::input(
+                        format!("{node} is done and waits for a review; nothing was changed"),
+                        "close its pull request first",
+                    ));
+                }
+                if command.verb == Verb::Retry { Steer::Retry(node) } else { Steer::Skip(node) }
+            }
+            Verb::Unsettle => {
+                let pool = command.pool().ok_or_else(missing)?;
+                steer::check_pool(config, &pool)?;
+                Steer::Unsettle(pool)
+            }
+            Verb::Budget => Steer::Budget(command.amount().ok_or_else(missing)?),
+        };
+        let mut told = steer.done();
+        if matches!(steer, Steer::Budget(_)) && config.dispatch.budget.usd.is_none() {
+            told.push_str("; no budget in US dollars is configured, so nothing waits for it");
+        }
+        Ok((told, Some(steer.event(by))))
+    }
+
+    fn states(&self, run: &Run) -> BTreeMap<NodeId, NodeState> {
+        let config = &self.parts.config;
+        let max = &config.dispatch.max_attempts;
+        let budget = AttemptBudget { contract: max.contract, infrastructure: max.infrastructure };
+        let depends = match config.policy.dependencies {
+            crate::config::Dependencies::Accepted => crate::ledger::DependsOn::Accepted,
+            crate::config::Dependencies::Landed => crate::ledger::DependsOn::Landed,
+        };
+        node_states(run, self.plan, budget, depends)
+    }
+
+    fn status(&self, run: &Run) -> String {
+        let counts = close::counts(&self.states(run));
+        let counts: Vec<String> =
+            counts.iter().map(|(state, n)| format!("{n} {}", state.replace('_', " "))).collect();
+        let standing = match &run.pause {
+            _ if run.cancelled.is_some() => "cancelled".to_owned(),
+            Some(_) if run.is_stopped() => "paused by a person".to_owned(),
+            Some(pause) => match pause.not_before {
+                Some(at) => format!("paused until {at}"),
+                None => "paused".to_owned(),
+            },
+            None => "open".to_owned(),
+        };
+        format!("{standing}; nodes: {}", counts.join(", "))
+    }
+
+    /// Gives the answers that are owed: this cycle's, and those that were lost with another one.
+    async fn answer(&self) -> Result<(), CycleError> {
+        let run = self.journal.state().clone();
+        let lost_before = self.parts.clock.now().checked_sub(ANSWER_LOST).ok();
+        let mut owed: BTreeMap<(u64, &str), Vec<&Received>> = BTreeMap::new();
+        for line in run.received.iter().filter(|r| r.verb != "ignored") {
+            let lost = lost_before.is_some_and(|before| line.at < before);
+            let own = self.own.iter().any(|(c, d)| *c == line.comment && *d == line.body_digest);
+            if (own || lost) && !run.shown.contains_key(&shown_key(line)) {
+                owed.entry((line.comment, &line.body_digest)).or_default().push(line);
+            }
+        }
+        let mut given = Vec::new();
+        for lines in owed.values() {
+            let Some(first) = lines.first() else { continue };
+            match self.answer_one(run.id.as_ref(), first, lines).await {
+                Ok(id) => given.push(EventKind::Shown {
+                    what: shown_key(first),
+                    id,
+                    digest: first.body_digest.clone(),
+                }),
+                Err(error) => tracing::warn!(comment = first.comment, %error, "no answer yet"),
+            }
+        }
+        if !given.is_empty() {
+            self.journal.write(given).await?;
+        }
+        Ok(())
+    }
+
+    /// The id of the answer; empty where the conversation takes none.
+    async fn answer_one(
+        &self,
+        run: Option<&crate::model::RunId>,
+        first: &Received,
+        lines: &[&Received],
+    ) -> Result<String, ForgeError> {
+        let refused = matches!(first.verb.as_str(), "invalid" | "denied");
+        let reaction = if refused { "confused" } else { "eyes" };
+        if let Err(error) = self.parts.forge.react(first.comment, reaction).await {
+            tracing::warn!(comment = first.comment, %error, "no reaction to a comment");
+        }
+        let prefix = &self.parts.config.commands.prefix;
+        let usage: Vec<(String, &str)> = Verb::ALL
+            .iter()
+            .map(|verb| verb.usage())
+            .map(|(form, meaning)| (format!("{prefix} {form}"), meaning))
+            .collect();
+        let marker = marker::reply(first.comment, &first.body_digest);
+        let Some(run) = run else { return Ok(String::new()) };
+        let body = report::reply(&marker, run, lines, &usage);
+        match self.parts.forge.comment(first.on, &body, &marker).await {
+            Ok(comment) => Ok(comment.id.to_string()),
+            Err(error @ (ForgeError::Unavailable(_) | ForgeError::Limited { .. })) => Err(error),
+            Err(error) => {
+                tracing::warn!(comment = first.comment, %error, "it can't be answered");
+                Ok(String::new())
+            }
+        }
+    }
+}
+
+/// What the ledger says was shown when a comment was answered.
+fn shown_key(line: &Received) -> String {
+    format!("reply:{}:{}", line.comment, line.body_digest)
+}
+
+/// False, and one fewer in `said`, when the comment said it before.
+fn first_said(said: &mut Vec<&Received>, verb: &str, args: &[String]) -> bool {
+    let before = said.iter().position(|r| r.verb == verb && r.args == args);
+    if let Some(at) = before {
+        said.swap_remove(at);
+    }
+    before.is_none()
+}
+
+fn access(permission: Permission) -> Access {
+    match permission {
+        Permission::None => Access::None,
+        Permission::Read => Access::Read,
+        Permission::Triage => Access::Triage,
+        Permission::Write => Access::Write,
+        Permission::Maintain => Access::Maintain,
+        Permission::Admin => Access::Admin,
+    }
+}
