@@ -17,7 +17,7 @@ pub fn reply(marker: &str, run: &RunId, lines: &[&Received], usage: &[(String, &
     for line in lines {
         let result = inline(&line.result, 600);
         page.add(&match line.verb.as_str() {
-            "help" => "The commands, one a line:\n\n".to_owned(),
+            "help" => "The commands, one a line:\n".to_owned(),
             "denied" => format!("{result}\n"),
             "invalid" => format!("- line {}: {result}\n", line.line),
             verb => {
@@ -31,7 +31,7 @@ pub fn reply(marker: &str, run: &RunId, lines: &[&Received], usage: &[(String, &
         let width = usage.iter().map(|(command, _)| command.len()).max().unwrap_or(0);
         let list: Vec<String> =
             usage.iter().map(|(command, meaning)| format!("{command:width$}  {meaning}")).collect();
-        page.add(&format!("\n{}\n", fence(&list.join("\n"), "text", 4_000)));
+        page.add(&format!("\n{}", fence(&list.join("\n"), "text", 4_000)));
     }
     page.add(&format!("\n<sub>Run {run}</sub>\n"));
     page.finish()
