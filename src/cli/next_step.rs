@@ -175,7 +175,9 @@ pub(super) fn render(report: &CycleReport, json: bool) -> Result<String, Failure
             .iter()
             .map(|(state, n)| format!("{n} {}", state.replace('_', " ")))
             .collect();
-        let _ = writeln!(text, "run {run}: {}", nodes.join(", "));
+        if !nodes.is_empty() {
+            let _ = writeln!(text, "run {run}: {}", nodes.join(", "));
+        }
     }
     for url in &report.pull_requests {
         let _ = writeln!(text, "  pull request {url}");
@@ -187,6 +189,12 @@ pub(super) fn render(report: &CycleReport, json: bool) -> Result<String, Failure
         for node in &pause.nodes {
             let _ = writeln!(text, "  {}: {}", node.node, node.reason);
         }
+    }
+    for failed in &report.failed {
+        let why: String = failed.why.split_whitespace().collect::<Vec<_>>().join(" ");
+        let why: String = why.chars().take(300).collect();
+        let _ =
+            writeln!(text, "  {} failed after {} attempts: {why}", failed.node, failed.attempts);
     }
     for pool in &report.pools_left_out {
         let _ = writeln!(text, "  pool left out: {pool}");

@@ -73,6 +73,8 @@ pub struct Cycle {
     pub rechecks: Vec<Recheck>,
     /// Where homes and scratch files go.
     pub scratch: PathBuf,
+    /// Reads environment variables.
+    pub env: Arc<super::Env>,
     /// When new work must no longer be started.
     pub deadline: Timestamp,
     /// Fires when everything must stop.

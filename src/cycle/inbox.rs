@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::setup::Parts;
 use super::steer::{self, Steer};
-use super::{CycleError, Journal, close, pause};
+use super::{CycleError, Journal, close};
 use crate::commands::{self, Access, Command, Occasion, Reply, Sender, SenderKind, Verb};
 use crate::forge::{Comment, ForgeError, Permission};
 use crate::ledger::{
@@ -221,20 +221,22 @@ impl Inbox<'_> {
         let mut after = run.clone();
         let mut events = Vec::new();
         for command in commands {
-            let (result, effect) = match self.effect(&after, command, by) {
-                Ok((result, None)) => (result, None),
-                Ok((result, Some(effect))) => match after.apply(&self.event(effect.clone())) {
-                    Applied::Yes => (result, Some(effect)),
-                    Applied::No(why) => (format!("nothing changed: {why}"), None),
-                },
-                Err(CycleError::Input { what, remedy }) => (format!("{what}; {remedy}"), None),
-                Err(error) => (error.to_string(), None),
+            let (result, effects) = match self.effect(&after, command, by) {
+                Ok((result, effects)) => {
+                    let applied: Vec<Applied> =
+                        effects.iter().map(|e| after.apply(&self.event(e.clone()))).collect();
+                    match applied.first() {
+                        Some(Applied::No(why)) => (format!("nothing changed: {why}"), Vec::new()),
+                        _ => (result, effects),
+                    }
+                }
+                Err(CycleError::Input { what, remedy }) => {
+                    (format!("{what}; {remedy}"), Vec::new())
+                }
+                Err(error) => (error.to_string(), Vec::new()),
             };
             events.push(note(command.line, command.verb.name(), command.args.clone(), result));
-            if matches!(effect, Some(EventKind::Resumed { .. })) {
-                events.extend(pause::lift(&after, by));
-            }
-            events.extend(effect);
+            events.extend(effects);
         }
         events
     }
@@ -250,15 +252,15 @@ impl Inbox<'_> {
         run: &Run,
         command: &Command,
         by: &str,
-    ) -> Result<(String, Option<EventKind>), CycleError> {
+    ) -> Result<(String, Vec<EventKind>), CycleError> {
         let config = &self.parts.config;
         let missing = || CycleError::Internal("the command lacks its argument".to_owned());
         let steer = match command.verb {
-            Verb::Status => return Ok((self.status(run), None)),
-            Verb::Help => return Ok((String::new(), None)),
+            Verb::Status => return Ok((self.status(run), Vec::new())),
+            Verb::Help => return Ok((String::new(), Vec::new())),
             Verb::Approve | Verb::Adopt | Verb::Reset => {
                 let told = "this version of overhaul cannot do that yet; nothing was changed";
-                return Ok((told.to_owned(), None));
+                return Ok((told.to_owned(), Vec::new()));
             }
             Verb::Resume => Steer::Resume,
             Verb::Pause => Steer::Pause,
@@ -286,7 +288,7 @@ impl Inbox<'_> {
         if matches!(steer, Steer::Budget(_)) && config.dispatch.budget.usd.is_none() {
             told.push_str("; no budget in US dollars is configured, so nothing waits for it");
         }
-        Ok((told, Some(steer.event(by))))
+        Ok((told, steer.events(run, by)))
     }
 
     fn states(&self, run: &Run) -> BTreeMap<NodeId, NodeState> {

@@ -31,7 +31,7 @@ pub use close::{OUTCOMES_BLOB, state_word};
 pub use context::{BaseHead, Cycle, ReadyPool, Recheck};
 pub use error::CycleError;
 pub use journal::{Journal, JournalError, Written};
-pub use next_step::{CycleReport, Status, next_step};
+pub use next_step::{CycleReport, FailedNode, Status, next_step};
 pub use open::{Given, package_scripts, policy};
 pub use pools::{Env, PoolSet};
 pub use setup::{Options, Place, default_work_root};

@@ -57,9 +57,23 @@ pub struct CycleReport {
     pub pools_left_out: Vec<String>,
     /// Why the run is paused, node by node.
     pub pause: Option<crate::ledger::PauseRecord>,
+    /// Nodes that failed, with why.
+    pub failed: Vec<FailedNode>,
     /// The step summary, Markdown.
     #[serde(skip)]
     pub summary: String,
+}
+
+/// A node that failed.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct FailedNode {
+    /// Which.
+    pub node: NodeId,
+    /// Attempts so far.
+    pub attempts: u32,
+    /// Why the last one was refused.
+    pub why: String,
 }
 
 impl CycleReport {
@@ -74,6 +88,7 @@ impl CycleReport {
             attempts: 0,
             pools_left_out: Vec::new(),
             pause: None,
+            failed: Vec::new(),
             summary: String::new(),
         }
     }
@@ -96,6 +111,7 @@ pub async fn next_step(
         &parts.options.repo,
         parts.workspace.store(),
         &parts.base,
+        parts.options.run_id.as_ref(),
     )
     .await?;
     if parts.options.dry_run {
@@ -259,6 +275,7 @@ async fn observe_and_work(cycle: &Arc<Cycle>, set: &PoolSet) -> Result<Worked, C
     *cycle.integration.lock().await = close::integrated_tip(cycle).await?;
     let mut worked = Worked { attempts: 0, closed: false, paused: None };
     if cycle.journal.state().cancelled.is_none() && has_open_nodes(cycle) {
+        setup::check_verify_programs(&open::all_verify(&cycle.plan), &*cycle.env)?;
         cycle.journal.write(vec![EventKind::CycleStarted { holder: cycle.holder.clone() }]).await?;
         let driven = drive::drive(cycle).await?;
         worked.attempts = driven.started;
@@ -311,8 +328,23 @@ async fn report(
         attempts: worked.attempts,
         pools_left_out: set.dropped.iter().map(|(id, why)| format!("{id}: {why}")).collect(),
         pause,
+        failed: failed(&run, &states),
         summary,
     })
+}
+
+fn failed(run: &crate::ledger::Run, states: &BTreeMap<NodeId, NodeState>) -> Vec<FailedNode> {
+    let failed = states.iter().filter(|(_, state)| **state == NodeState::Failed);
+    failed
+        .filter_map(|(node, _)| {
+            let record = run.nodes.get(node)?;
+            Some(FailedNode {
+                node: node.clone(),
+                attempts: record.attempts,
+                why: record.failures.last().map(|f| f.detail.clone()).unwrap_or_default(),
+            })
+        })
+        .collect()
 }
 
 fn status(
@@ -322,7 +354,13 @@ fn status(
 ) -> (Status, String) {
     let count = |wanted: &[NodeState]| states.values().filter(|s| wanted.contains(s)).count();
     if worked.closed {
-        return (Status::Complete, "every node is final; the run is closed".to_owned());
+        let failed = count(&[NodeState::Failed]);
+        let message = if failed == 0 {
+            "every node is final; the run is closed".to_owned()
+        } else {
+            format!("the run is closed; {failed} of {} nodes failed", states.len())
+        };
+        return (Status::Complete, message);
     }
     if cancelled {
         return (Status::Complete, "the run was cancelled".to_owned());
@@ -330,7 +368,7 @@ fn status(
     if let Some(cause) = worked.paused {
         let word = serde_json::to_value(cause).ok();
         let word = word.as_ref().and_then(|v| v.as_str()).unwrap_or("paused");
-        return (Status::Paused, format!("paused: {}", word.replace('_', " ")));
+        return (Status::Paused, word.replace('_', " "));
     }
     let claimed = count(&[NodeState::Claimed, NodeState::Working]);
     if claimed > 0 {
@@ -340,6 +378,14 @@ fn status(
     if open > 0 {
         return (Status::Progress, format!("{open} nodes are left"));
     }
-    let review = count(&[NodeState::InReview, NodeState::Accepted]);
+    let review = count(&[NodeState::InReview]);
+    let accepted = count(&[NodeState::Accepted]);
+    if accepted > 0 {
+        let message = format!(
+            "{review} pull requests wait for people; {accepted} accepted nodes wait for theirs to be \
+             opened"
+        );
+        return (Status::Progress, message);
+    }
     (Status::Waiting, format!("{review} pull requests wait for people"))
 }

@@ -81,6 +81,21 @@ pub async fn open_run(
     .await
 }
 
+/// # Errors
+/// When there is no such run: one that was asked for by name is never made up.
+pub fn known_run(runs: &[RunId], id: &RunId) -> Result<(), CycleError> {
+    if runs.contains(id) {
+        return Ok(());
+    }
+    let known: Vec<&str> = runs.iter().rev().take(10).map(RunId::as_str).collect();
+    let remedy = if known.is_empty() {
+        "there is no run yet; `next-step` opens one".to_owned()
+    } else {
+        format!("the newest runs are: {}", known.join(", "))
+    };
+    Err(CycleError::input(format!("there is no run {id}"), remedy))
+}
+
 /// Chooses or plans the run.
 ///
 /// # Errors
@@ -92,8 +107,15 @@ pub async fn choose(
     root: &Path,
     repo: &Repo,
     base: &BaseHead,
+    wanted: Option<&RunId>,
 ) -> Result<Chosen, CycleError> {
     let (open, runs, recent) = open_run(store).await?;
+    if let Some(id) = wanted {
+        known_run(&runs, id)?;
+        let closed = recent.iter().any(|r| r.id.as_ref() == Some(id) && r.closed.is_some());
+        let id = id.clone();
+        return Ok(if closed { Chosen::AlreadyDone(id) } else { Chosen::Open(id) });
+    }
     if let Some(id) = open {
         return Ok(Chosen::Open(id));
     }

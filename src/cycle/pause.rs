@@ -19,7 +19,12 @@ pub(super) async fn record(
     pools: &PoolSet,
 ) -> Result<Option<PauseCause>, CycleError> {
     let (cause, nodes, not_before) = if drive.out_of_time {
-        let nodes = waiting(cycle, PauseCause::JobDeadline, "the time budget of this job is over");
+        let why = if cycle.clock.now() < cycle.deadline {
+            "this job was told to stop"
+        } else {
+            "the time budget of this job is over"
+        };
+        let nodes = waiting(cycle, PauseCause::JobDeadline, why);
         (PauseCause::JobDeadline, nodes, None)
     } else if !drive.walls.is_empty() {
         from_walls(drive, pools)

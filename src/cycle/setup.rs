@@ -89,6 +89,7 @@ pub(super) async fn prepare(options: Options) -> Result<Parts, CycleError> {
     let clock = options.clock.clone();
     let config = options.config.clone();
     refuse_unsupported(&config)?;
+    check_places(&options)?;
     let (root, repo) = (options.work_root.clone(), options.repo.clone());
     let (given_remote, base) = (options.remote.clone(), config.base.clone());
     let (workspace, remote, base) = blocking(move || {
@@ -142,6 +143,62 @@ pub(super) async fn prepare(options: Options) -> Result<Parts, CycleError> {
         scratch,
         deadline,
     })
+}
+
+fn short_branch(full: String) -> String {
+    full.strip_prefix("refs/heads/").map_or(full.clone(), str::to_owned)
+}
+
+/// Places that can't work are named before anything is spent on them.
+fn check_places(options: &Options) -> Result<(), CycleError> {
+    if let Place::Local(folder) = &options.place {
+        std::fs::create_dir_all(folder.join("pulls")).map_err(|e| {
+            CycleError::input(
+                format!("pull requests can't be kept in {}: {e}", folder.display()),
+                "name a folder that can be written with --local",
+            )
+        })?;
+    }
+    std::fs::create_dir_all(&options.work_root).map_err(|e| {
+        CycleError::input(
+            format!("worktrees can't be kept in {}: {e}", options.work_root.display()),
+            "name a folder that can be written with --work-dir",
+        )
+    })?;
+    let inside = options.work_root.canonicalize().ok().zip(options.repo.canonicalize().ok());
+    // A bare repository has no working tree to keep clean.
+    let has_tree = options.repo.join(".git").exists();
+    if inside.is_some_and(|(work, repo)| has_tree && work.starts_with(repo)) {
+        return Err(CycleError::input(
+            format!("{} is inside the checkout", options.work_root.display()),
+            "name a folder outside of it with --work-dir: the working tree is never touched",
+        ));
+    }
+    Ok(())
+}
+
+/// A verify command whose program is not there would refuse every attempt: said before one is paid.
+pub(super) fn check_verify_programs(
+    commands: &[crate::model::VerifyCommand],
+    env: &Env,
+) -> Result<(), CycleError> {
+    for command in commands {
+        let Some(program) = command.argv.first() else { continue };
+        // A relative path is inside the worktree, and may be made by a node.
+        let elsewhere = program.contains('/') && !program.starts_with('/');
+        if elsewhere {
+            continue;
+        }
+        if let crate::scheduling::pools::Reach::Unreached(why) =
+            super::pools::launcher(program, env)
+        {
+            return Err(CycleError::input(
+                format!("verify command `{}` can't run: {why}", command.name),
+                "install the program, correct `verify` in the configuration, or set verify.detect: false",
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn unsupported(setting: &str) -> CycleError {
@@ -198,7 +255,8 @@ fn fetch_base(
     let store = workspace.store();
     let branch = match wanted {
         Some(branch) => branch.to_owned(),
-        None => remote.default_branch(store)?.ok_or_else(|| {
+        // The answer is a full ref name.
+        None => remote.default_branch(store)?.map(short_branch).ok_or_else(|| {
             CycleError::input(
                 "the remote has no default branch",
                 "push a branch first, or name it as `base` in the configuration",
@@ -263,6 +321,7 @@ impl Parts {
             pools,
             rechecks,
             scratch: self.scratch.path().to_path_buf(),
+            env: self.options.env.clone(),
             deadline: self.deadline,
             cancel,
             integration: tokio::sync::Mutex::new(self.base.commit),

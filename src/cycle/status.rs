@@ -74,6 +74,9 @@ pub struct RunStatus {
 pub async fn run_status(options: Options) -> Result<RunStatus, CycleError> {
     let parts = setup::prepare(options).await?;
     let (open, runs, _) = open::open_run(&parts.store).await?;
+    if let Some(id) = &parts.options.run_id {
+        open::known_run(&runs, id)?;
+    }
     let wanted = parts.options.run_id.clone().or(open).or_else(|| runs.last().cloned());
     let Some(id) = wanted else { return Ok(RunStatus::default()) };
     let journal = parts.journal(id).await?;

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::setup::{self, Options};
 use super::{CycleError, open, pause};
 use crate::config::Config;
-use crate::ledger::{Applied, EventKind, PauseCause};
+use crate::ledger::{Applied, EventKind, Landing, PauseCause, Run};
 use crate::model::{NodeId, Plan, PoolId, RunId};
 
 /// One instruction to a run.
@@ -57,6 +57,15 @@ impl Steer {
         }
     }
 
+    /// Everything that the instruction writes: whoever resumes also goes on past pools' pauses.
+    pub(super) fn events(&self, run: &Run, by: &str) -> Vec<EventKind> {
+        let mut events = vec![self.event(by)];
+        if *self == Self::Resume {
+            events.extend(pause::lift(run, by));
+        }
+        events
+    }
+
     pub(super) fn done(&self) -> String {
         match self {
             Self::Resume => "resumed; the next cycle goes on at once".to_owned(),
@@ -70,23 +79,46 @@ impl Steer {
     }
 }
 
+/// Why an instruction would come to nothing, if it would.
+fn pointless(run: &Run, what: &Steer) -> Option<String> {
+    if let Some(by) = &run.cancelled {
+        return Some(format!("the run was cancelled by {by}"));
+    }
+    match what {
+        Steer::Resume if run.pause.is_none() && pause::lift(run, "").is_empty() => {
+            Some("the run is not paused".to_owned())
+        }
+        Steer::Retry(node) | Steer::Skip(node) => {
+            let record = run.nodes.get(node)?;
+            let open = record.pr.as_ref().is_some_and(|pr| pr.end.is_none());
+            (record.landing != Landing::None && open)
+                .then(|| format!("{node} waits for a review; close its pull request first"))
+        }
+        _ => None,
+    }
+}
+
 /// Writes an instruction into the open run's ledger.
 ///
 /// # Errors
 /// When there is no open run, the node or pool is not known, or the store fails.
 pub async fn steer(options: Options, what: Steer, by: &str) -> Result<Steered, CycleError> {
     let parts = setup::prepare(options).await?;
-    let wanted = match parts.options.run_id.clone() {
-        Some(id) => Some(id),
-        None => {
-            let (open, runs, _) = open::open_run(&parts.store).await?;
-            // A node of the run that closed last can be tried again, and that opens it.
-            let last = if matches!(what, Steer::Retry(_)) { runs.last().cloned() } else { None };
-            open.or(last)
-        }
-    };
+    let (open, runs, _) = open::open_run(&parts.store).await?;
+    if let Some(id) = &parts.options.run_id {
+        open::known_run(&runs, id)?;
+    }
+    // A node of the run that closed last can be tried again, and that opens it.
+    let last = if matches!(what, Steer::Retry(_)) { runs.last().cloned() } else { None };
+    let wanted = parts.options.run_id.clone().or(open).or(last);
     let Some(id) = wanted else {
-        return Err(CycleError::input("there is no open run", "start one with `next-step`"));
+        return Err(match runs.last() {
+            None => CycleError::input("there is no run yet", "start one with `next-step`"),
+            Some(closed) => CycleError::input(
+                format!("there is no open run; {closed} is closed"),
+                "`retry NODE` opens it again; new findings open a new run",
+            ),
+        });
     };
     let journal = parts.journal(id.clone()).await?;
     if let Steer::Retry(node) | Steer::Skip(node) = &what {
@@ -95,10 +127,14 @@ pub async fn steer(options: Options, what: Steer, by: &str) -> Result<Steered, C
     if let Steer::Unsettle(pool) = &what {
         check_pool(&parts.config, pool)?;
     }
-    let mut events = vec![what.event(by)];
-    if what == Steer::Resume {
-        events.extend(pause::lift(&journal.state(), by));
+    if let Some(why) = pointless(&journal.state(), &what) {
+        return Ok(Steered {
+            run_id: id,
+            changed: false,
+            message: format!("nothing changed: {why}"),
+        });
     }
+    let events = what.events(&journal.state(), by);
     let written = journal.write(events).await?;
     let message = match written.applied.first() {
         Some(Applied::No(why)) => format!("nothing changed: {why}"),

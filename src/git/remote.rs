@@ -109,7 +109,20 @@ impl Remote {
             .args(["--get", "remote.origin.url"])
             .run();
         match asked {
-            Ok(url) => Self::new(String::from_utf8_lossy(&url).trim_end(), None),
+            Ok(url) => {
+                let url = String::from_utf8_lossy(&url).trim_end().to_owned();
+                // git reads a relative path from the checkout; this program stands elsewhere.
+                let checkout = if repository.ends_with(".git") {
+                    repository.parent().unwrap_or(repository)
+                } else {
+                    repository
+                };
+                if url.contains(':') || url.starts_with('/') {
+                    Self::new(&url, None)
+                } else {
+                    Self::new(&checkout.join(&url).to_string_lossy(), None)
+                }
+            }
             // Exit code 1: there is no such key.
             Err(_) => Self::new(&repository.to_string_lossy(), None),
         }

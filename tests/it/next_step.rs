@@ -150,3 +150,66 @@ fn no_findings_is_idle_and_a_broken_file_is_an_error() {
     assert_eq!(broken.code, Some(2), "{}", broken.stderr);
     assert!(broken.stderr.contains("findings.json"), "{}", broken.stderr);
 }
+
+#[test]
+fn the_default_branch_is_found_without_being_named() {
+    let world = world(UPPER, "true", "");
+    let text = std::fs::read_to_string(world.path("overhaul.yml")).unwrap();
+    world.write("overhaul.yml", &text.replace("base: main\n", ""));
+    let cycle = world.next_step();
+    assert_eq!(cycle.nodes("in_review"), 3, "{}", cycle.stderr);
+}
+
+#[test]
+fn a_run_that_does_not_exist_is_never_made_up() {
+    let world = world(UPPER, "true", "");
+    world.next_step();
+    let branches = world.branches();
+    for command in ["next-step", "status", "cancel", "pause"] {
+        let out = world.run(&[command, "--run-id", "ghost"]);
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert_eq!(out.status.code(), Some(2), "{command}: {said}");
+        assert!(said.contains("there is no run ghost"), "{command}: {said}");
+    }
+    assert_eq!(world.branches(), branches, "nothing was written");
+}
+
+#[test]
+fn places_that_cannot_work_are_said_before_anything_is_spent() {
+    let world = world(UPPER, "true", "");
+    let mut args = world.places();
+    let work = args.iter().position(|a| a == "--work-dir").unwrap() + 1;
+    args[work] = world.path("checkout/inside").display().to_string();
+    let mut all = vec!["next-step".to_owned()];
+    all.extend(args);
+    let all: Vec<&str> = all.iter().map(String::as_str).collect();
+    let out = world.command(&all).output().unwrap();
+    assert_eq!(out.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("inside the checkout"));
+
+    world.write("forge", "a file, not a folder");
+    let cycle = world.next_step();
+    assert_eq!(cycle.code, Some(2), "{}", cycle.stderr);
+    assert!(cycle.stderr.contains("--local"), "{}", cycle.stderr);
+}
+
+#[test]
+fn a_verify_program_that_is_not_there_burns_no_attempt() {
+    let world = world(UPPER, "true", "");
+    let text = std::fs::read_to_string(world.path("overhaul.yml")).unwrap();
+    world.write("overhaul.yml", &text.replace("argv: [sh,", "argv: [no-such-program,"));
+    let cycle = world.next_step();
+    assert_eq!(cycle.code, Some(2), "{}", cycle.stderr);
+    assert!(cycle.stderr.contains("no-such-program"), "{}", cycle.stderr);
+    assert_eq!(world.node("N-001")["attempts"], 0);
+}
+
+#[test]
+fn a_closed_run_says_what_failed_and_why() {
+    let world = world("exit 7\n", "true", "");
+    let cycle = world.next_step();
+    assert_eq!(cycle.status(), "complete", "{}", cycle.stderr);
+    assert!(cycle.report["message"].as_str().unwrap().contains("3 of 3 nodes failed"));
+    assert_eq!(cycle.report["failed"].as_array().unwrap().len(), 3);
+    assert!(cycle.report["failed"][0]["why"].as_str().unwrap().contains('7'));
+}
