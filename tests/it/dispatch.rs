@@ -383,7 +383,10 @@ fn without_a_usable_pool_the_run_pauses_and_says_what_to_do() {
 fn a_person_pauses_and_resumes() {
     let world = world();
     let script = world.write("worker.sh", "echo X > a.txt; exit 3\n");
-    world.write("overhaul.yml", &config(&script, "true", "").replace("[sh,", "[no-such-program,"));
+    world.write(
+        "overhaul.yml",
+        &config(&script, "true", "").replace("command: [sh,", "command: [no-such-program,"),
+    );
     world.next_step();
     assert!(world.run(&["pause"]).status.success());
     assert_eq!(world.next_step().report["message"], json!("paused by a person"));
