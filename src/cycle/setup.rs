@@ -151,30 +151,30 @@ fn short_branch(full: String) -> String {
 
 /// Places that can't work are named before anything is spent on them.
 fn check_places(options: &Options) -> Result<(), CycleError> {
-    if let Place::Local(folder) = &options.place {
-        std::fs::create_dir_all(folder.join("pulls")).map_err(|e| {
-            CycleError::input(
-                format!("pull requests can't be kept in {}: {e}", folder.display()),
-                "name a folder that can be written with --local",
-            )
-        })?;
-    }
-    std::fs::create_dir_all(&options.work_root).map_err(|e| {
-        CycleError::input(
-            format!("worktrees can't be kept in {}: {e}", options.work_root.display()),
-            "name a folder that can be written with --work-dir",
-        )
-    })?;
-    let inside = options.work_root.canonicalize().ok().zip(options.repo.canonicalize().ok());
     // A bare repository has no working tree to keep clean.
     let has_tree = options.repo.join(".git").exists();
-    if inside.is_some_and(|(work, repo)| has_tree && work.starts_with(repo)) {
+    let work = std::path::absolute(&options.work_root).ok();
+    let checkouts = [std::path::absolute(&options.repo).ok(), options.repo.canonicalize().ok()];
+    let inside = work
+        .is_some_and(|work| checkouts.iter().flatten().any(|checkout| work.starts_with(checkout)));
+    if has_tree && inside {
         return Err(CycleError::input(
             format!("{} is inside the checkout", options.work_root.display()),
             "name a folder outside of it with --work-dir: the working tree is never touched",
         ));
     }
-    Ok(())
+    let writable = |folder: &Path, what: &str, option: &str| {
+        std::fs::create_dir_all(folder).map_err(|e| {
+            CycleError::input(
+                format!("{what} can't be kept in {}: {e}", folder.display()),
+                format!("name a folder that can be written with {option}"),
+            )
+        })
+    };
+    if let Place::Local(folder) = &options.place {
+        writable(&folder.join("pulls"), "pull requests", "--local")?;
+    }
+    writable(&options.work_root, "worktrees", "--work-dir")
 }
 
 /// A verify command whose program is not there would refuse every attempt: said before one is paid.

