@@ -34,7 +34,7 @@ mod verify;
 pub use error::WorkspaceError;
 pub use integrate::{Integrated, Integration, Quarantine, integrate, quarantine, stacked_base};
 pub use pool::Workspace;
-pub use proof::{Proof, Recheck, compare, recheck};
+pub use proof::{Recheck, recheck};
 pub use scope::{Reason, ScopePolicy, Violation, check};
 pub use slot::Slot;
 pub use take::{TakeLimits, Taken};

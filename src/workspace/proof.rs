@@ -1,12 +1,12 @@
 //! Checking again whether a finding is still there.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::model::{Finding, FindingId, RepoPath};
+use crate::model::RepoPath;
 use crate::process::{Ended, Spec, Walls, run};
 
 use super::{Slot, WorkspaceError};
@@ -52,63 +52,4 @@ pub async fn recheck(slot: &Slot, it: &Recheck) -> Result<Ended, WorkspaceError>
     spec.walls = it.walls.clone();
     spec.cancel = it.cancel.clone();
     Ok(run(spec).await?)
-}
-
-/// What a second look at the findings shows.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Proof {
-    /// Targets that are still found.
-    pub still_there: Vec<FindingId>,
-    /// Findings of the targets' rules in touched files that were not there before.
-    pub new_ones: Vec<Finding>,
-    /// Targets that are found no more.
-    pub gone: Vec<FindingId>,
-}
-
-/// Compares two looks by fingerprint, counting: of three equal findings two may be gone. `targets`
-/// are ids of `before`; an id that is not there is neither gone nor still there.
-#[must_use]
-pub fn compare(
-    before: &[Finding],
-    after: &[Finding],
-    targets: &[FindingId],
-    touched: &[RepoPath],
-) -> Proof {
-    let mut left: BTreeMap<&str, usize> = BTreeMap::new();
-    for finding in after {
-        *left.entry(&finding.fingerprint).or_default() += 1;
-    }
-    let is_target: BTreeSet<&FindingId> = targets.iter().collect();
-    let (aimed_at, others): (Vec<&Finding>, Vec<&Finding>) =
-        before.iter().partition(|finding| is_target.contains(&finding.id));
-    // Those that nobody was asked to fix claim their equals first.
-    for finding in &others {
-        if let Some(count) = left.get_mut(finding.fingerprint.as_str()) {
-            *count = count.saturating_sub(1);
-        }
-    }
-    let mut proof = Proof::default();
-    for finding in &aimed_at {
-        match left.get_mut(finding.fingerprint.as_str()) {
-            Some(count) if *count > 0 => {
-                *count -= 1;
-                proof.still_there.push(finding.id.clone());
-            }
-            _ => proof.gone.push(finding.id.clone()),
-        }
-    }
-    let rules: BTreeSet<Option<&str>> = aimed_at.iter().map(|f| f.rule.as_deref()).collect();
-    let touched: BTreeSet<&RepoPath> = touched.iter().collect();
-    for finding in after {
-        let Some(count) = left.get_mut(finding.fingerprint.as_str()) else { continue };
-        if *count == 0 {
-            continue;
-        }
-        *count -= 1;
-        let of_its_kind = rules.contains(&finding.rule.as_deref());
-        if of_its_kind && finding.path().is_some_and(|path| touched.contains(path)) {
-            proof.new_ones.push(finding.clone());
-        }
-    }
-    proof
 }
