@@ -6,9 +6,10 @@ use super::context::Cycle;
 use super::error::blocking;
 use super::{CycleError, proof};
 use crate::backends::WorkReport;
+use crate::config::ScopeAmend;
 use crate::git::Oid;
 use crate::ledger::{CheckRecord, EventKind, FrictionType};
-use crate::model::{FindingId, Outcome};
+use crate::model::{AttemptNumber, Finding, FindingId, Node, Outcome};
 use crate::process::Status;
 use crate::report::text;
 use crate::workspace::{
@@ -58,8 +59,8 @@ fn refused(refusal: Refusal) -> Verdict {
 }
 
 /// The judgement was cut off: nobody's fault, and no evidence either way.
-fn stopped() -> Verdict {
-    refused(Refusal::new(Outcome::Timeout, "The cycle was stopped."))
+fn stopped() -> Refusal {
+    Refusal::new(Outcome::Timeout, "The cycle was stopped.")
 }
 
 /// The proof before money is spent: every finding of the node is checkable, and none is there.
@@ -147,62 +148,121 @@ pub(super) async fn judge(
     if tree == base_tree && taken.refused.is_empty() {
         return unchanged(cycle, ticket, slot).await;
     }
-    let refuse_tree = |outcome: Outcome, detail: String, friction: Vec<EventKind>| {
-        refused(Refusal { outcome, detail, tree: Some(tree), repairable: false, friction })
-    };
 
     // 3. Write scope.
-    let policy = scope_policy(cycle, ticket);
-    let repo = cycle.repo().clone();
-    let (changes, found) = blocking(move || {
-        let found = workspace::check(&repo, base_tree, tree, &policy)?;
-        Ok::<_, WorkspaceError>((repo.diff(base_tree, tree)?, found))
-    })
-    .await?;
-    let violations: Vec<Violation> = taken.refused.into_iter().chain(found).collect();
-    let mut friction = Vec::new();
-    let violations = match amendable(cycle, ticket, &violations) {
-        Some(amended) => {
-            friction.push(amended);
-            Vec::new()
-        }
-        None => violations,
+    let amends = cycle.config.policy.scope_amend == ScopeAmend::Amend;
+    let scoped = in_scope(cycle, &ticket.node, (base_tree, tree), taken.refused, amends).await?;
+    let scoped = match scoped {
+        Ok(scoped) => scoped,
+        Err(refusal) => return Ok(refused(refusal)),
     };
-    if !violations.is_empty() {
-        let detail = describe_violations(&violations);
-        let friction = EventKind::Friction {
-            friction: FrictionType::ScopeViolation,
-            discriminator: ticket.node.id.to_string(),
-            text: detail.clone(),
-            remedy: "widen the node's scope by policy, or leave it to a person".to_owned(),
-        };
-        return Ok(refuse_tree(Outcome::InvalidResult, detail, vec![friction]));
-    }
-    let touched: Vec<String> =
-        changes.iter().map(|c| String::from_utf8_lossy(&c.path).into_owned()).collect();
 
-    // 4. Verify that very tree.
-    let message = commit_message(cycle, ticket, &result.resolved);
+    // 4 and 5. Verify that very tree, and prove the findings gone.
+    let message = commit_message(cycle, &ticket.node, ticket.number, &result.resolved, &[]);
     let (repo, at) = (cycle.repo().clone(), cycle.clock.now());
     let commit = blocking(move || repo.commit(tree, &[base], &message, at)).await?;
-    let verified =
-        match cycle.verifier.verify(commit, base, &ticket.node.verify, &cycle.cancel).await {
-            Ok(verified) => verified,
-            Err(WorkspaceError::Cancelled) => workspace::Verified::default(),
-            // A program that is not there is the repository's business, and everybody's.
-            Err(WorkspaceError::Process(error)) => {
-                return Ok(refuse_tree(
-                    Outcome::Error,
-                    format!("A verify command can't be run: {error}."),
-                    Vec::new(),
-                ));
-            }
-            Err(error) => return Err(error.into()),
+    let change = Change { commit, base, tree, touched: &scoped.touched };
+    let proven = proven(cycle, &ticket.node, &result.resolved, &change).await?;
+    let (checks, friction) = match proven {
+        Ok(proven) => proven,
+        Err(mut refusal) => {
+            refusal.friction.splice(0..0, scoped.friction);
+            return Ok(refused(refusal));
+        }
+    };
+    Ok(Verdict::Good(Good {
+        commit,
+        tree,
+        resolved: result.resolved.clone(),
+        touched: scoped.touched,
+        checks,
+        summary: result.summary.clone(),
+        friction: scoped.friction.into_iter().chain(friction).collect(),
+    }))
+}
+
+/// What a change inside its scope touches.
+pub(super) struct Scoped {
+    pub touched: Vec<String>,
+    pub friction: Vec<EventKind>,
+}
+
+/// Checks the difference of two trees (before, after) against the node's write scope. With `amends`
+/// the scope grows over what no other unfinished node may write.
+pub(super) async fn in_scope(
+    cycle: &Cycle,
+    node: &Node,
+    trees: (Oid, Oid),
+    seen: Vec<Violation>,
+    amends: bool,
+) -> Result<Result<Scoped, Refusal>, CycleError> {
+    let policy = scope_policy(cycle, node);
+    let repo = cycle.repo().clone();
+    let (before, after) = trees;
+    let (changes, found) = blocking(move || {
+        let found = workspace::check(&repo, before, after, &policy)?;
+        Ok::<_, WorkspaceError>((repo.diff(before, after)?, found))
+    })
+    .await?;
+    let violations: Vec<Violation> = seen.into_iter().chain(found).collect();
+    let mut friction = Vec::new();
+    if !violations.is_empty() {
+        let text = describe_violations(&violations);
+        let it = |text: String, remedy: &str| EventKind::Friction {
+            friction: FrictionType::ScopeViolation,
+            discriminator: node.id.to_string(),
+            text,
+            remedy: remedy.to_owned(),
         };
+        if !amends || !are_free(cycle, node, &violations) {
+            let mut refusal = Refusal::new(Outcome::InvalidResult, text.clone());
+            refusal.tree = Some(after);
+            refusal.friction =
+                vec![it(text, "widen the node's scope by policy, or leave it to a person")];
+            return Ok(Err(refusal));
+        }
+        friction
+            .push(it(format!("scope amended: {text}"), "look at the pull request's extra files"));
+    }
+    let touched = changes.iter().map(|c| String::from_utf8_lossy(&c.path).into_owned()).collect();
+    Ok(Ok(Scoped { touched, friction }))
+}
+
+/// A change as a commit on its base.
+pub(super) struct Change<'a> {
+    pub commit: Oid,
+    pub base: Oid,
+    pub tree: Oid,
+    pub touched: &'a [String],
+}
+
+/// Runs the node's commands on the very commit, and the re-checks of what it resolves.
+pub(super) async fn proven(
+    cycle: &Cycle,
+    node: &Node,
+    resolved: &[FindingId],
+    change: &Change<'_>,
+) -> Result<Result<(Vec<CheckRecord>, Vec<EventKind>), Refusal>, CycleError> {
+    let mut friction = Vec::new();
+    let refuse_tree = |outcome: Outcome, detail: String, friction: Vec<EventKind>| {
+        let tree = Some(change.tree);
+        Ok(Err(Refusal { outcome, detail, tree, repairable: false, friction }))
+    };
+    let verified = cycle.verifier.verify(change.commit, change.base, &node.verify, &cycle.cancel);
+    let verified = match verified.await {
+        Ok(verified) => verified,
+        Err(WorkspaceError::Cancelled) => workspace::Verified::default(),
+        // A program that is not there is the repository's business, and everybody's.
+        Err(WorkspaceError::Process(error)) => {
+            let detail = format!("A verify command can't be run: {error}.");
+            return refuse_tree(Outcome::Error, detail, friction);
+        }
+        Err(error) => return Err(error.into()),
+    };
     let results = verified.checks;
     let checks: Vec<CheckRecord> = results.iter().map(check_record).collect();
     if cycle.cancel.is_cancelled() {
-        return Ok(stopped());
+        return Ok(Err(stopped()));
     }
     for result in &results {
         match result.verdict {
@@ -213,7 +273,7 @@ pub(super) async fn judge(
                     how(result.status),
                     tail(&result.output)
                 );
-                return Ok(refuse_tree(Outcome::InvalidResult, detail, friction));
+                return refuse_tree(Outcome::InvalidResult, detail, friction);
             }
             workspace::Verdict::Flaky => friction.push(EventKind::Friction {
                 friction: FrictionType::VerifyFlaky,
@@ -230,26 +290,13 @@ pub(super) async fn judge(
             workspace::Verdict::Passed => {}
         }
     }
-
-    // 5. Proof.
-    let resolved: Vec<_> =
-        ticket.findings.iter().filter(|f| result.resolved.contains(&f.id)).cloned().collect();
-    match proof::after(cycle, ticket, &resolved, &touched, commit).await? {
-        proof::Proof::Holds => {}
-        proof::Proof::Fails(_) if cycle.cancel.is_cancelled() => return Ok(stopped()),
-        proof::Proof::Fails(detail) => {
-            return Ok(refuse_tree(Outcome::InvalidResult, detail, friction));
-        }
+    let findings: Vec<Finding> =
+        resolved.iter().filter_map(|id| cycle.plan.finding(id)).cloned().collect();
+    match proof::after(cycle, change.base, &findings, change.touched, change.commit).await? {
+        proof::Proof::Holds => Ok(Ok((checks, friction))),
+        proof::Proof::Fails(_) if cycle.cancel.is_cancelled() => Ok(Err(stopped())),
+        proof::Proof::Fails(detail) => refuse_tree(Outcome::InvalidResult, detail, friction),
     }
-    Ok(Verdict::Good(Good {
-        commit,
-        tree,
-        resolved: result.resolved.clone(),
-        touched,
-        checks,
-        summary: result.summary.clone(),
-        friction,
-    }))
 }
 
 /// A worker that claims success and changed nothing has failed, unless our own check passes.
@@ -258,7 +305,7 @@ async fn unchanged(cycle: &Cycle, ticket: &Ticket, slot: &Slot) -> Result<Verdic
         return Ok(Verdict::Satisfied { evidence });
     }
     if cycle.cancel.is_cancelled() {
-        return Ok(stopped());
+        return Ok(refused(stopped()));
     }
     Ok(refused(Refusal::new(
         Outcome::InvalidResult,
@@ -267,30 +314,16 @@ async fn unchanged(cycle: &Cycle, ticket: &Ticket, slot: &Slot) -> Result<Verdic
     )))
 }
 
-/// When policy amends scopes, every violation is only "outside the scope", and no other unfinished
-/// node may write there: the record of the amendment.
-fn amendable(cycle: &Cycle, ticket: &Ticket, violations: &[Violation]) -> Option<EventKind> {
-    use crate::config::ScopeAmend;
-    let amends = cycle.config.policy.scope_amend == ScopeAmend::Amend;
-    if violations.is_empty() || !amends || !violations.iter().all(Violation::is_amendable) {
-        return None;
-    }
+/// Whether every violation is only "outside the scope", and no other unfinished node may write there.
+fn are_free(cycle: &Cycle, node: &Node, violations: &[Violation]) -> bool {
     let states = cycle.states();
     let owned_elsewhere = |path: &[u8]| {
-        cycle.plan.nodes.iter().filter(|n| n.id != ticket.node.id).any(|node| {
+        cycle.plan.nodes.iter().filter(|n| n.id != node.id).any(|node| {
             let open = states.get(&node.id).is_some_and(|s| !s.is_final());
             open && crate::planning::scope::matches(&node.writes, path)
         })
     };
-    if violations.iter().any(|v| owned_elsewhere(&v.path)) {
-        return None;
-    }
-    Some(EventKind::Friction {
-        friction: FrictionType::ScopeViolation,
-        discriminator: ticket.node.id.to_string(),
-        text: format!("scope amended by policy: {}", describe_violations(violations)),
-        remedy: "look at the pull request's extra files".to_owned(),
-    })
+    violations.iter().all(|v| v.is_amendable() && !owned_elsewhere(&v.path))
 }
 
 fn describe_violations(violations: &[Violation]) -> String {
@@ -302,14 +335,20 @@ fn describe_violations(violations: &[Violation]) -> String {
 }
 
 /// Title, findings, and the trailers by which the commit is known as ours.
-fn commit_message(cycle: &Cycle, ticket: &Ticket, resolved: &[FindingId]) -> String {
-    let title = text::title(&ticket.node.title, 100);
+pub(super) fn commit_message(
+    cycle: &Cycle,
+    node: &Node,
+    attempt: AttemptNumber,
+    resolved: &[FindingId],
+    authors: &[String],
+) -> String {
+    let title = text::title(&node.title, 100);
     let ids: Vec<&str> = resolved.iter().map(FindingId::as_str).collect();
+    let also: String = authors.iter().map(|who| format!("Co-authored-by: {who}\n")).collect();
     format!(
-        "{title}\n\nOverhaul-Run: {}\nOverhaul-Node: {}\nOverhaul-Attempt: {}\nOverhaul-Findings: {}\n",
+        "{title}\n\nOverhaul-Run: {}\nOverhaul-Node: {}\nOverhaul-Attempt: {attempt}\nOverhaul-Findings: {}\n{also}",
         cycle.run_id(),
-        ticket.node.id,
-        ticket.number,
+        node.id,
         ids.join(", ")
     )
 }
@@ -326,10 +365,10 @@ fn changed_tree(cycle: &Cycle, ticket: &Ticket, slot: &Slot) -> Option<Oid> {
     (taken.tree != base).then_some(taken.tree)
 }
 
-fn scope_policy(cycle: &Cycle, ticket: &Ticket) -> ScopePolicy {
+fn scope_policy(cycle: &Cycle, node: &Node) -> ScopePolicy {
     let policy = &cycle.config.policy;
     ScopePolicy {
-        writes: ticket.node.writes.clone(),
+        writes: node.writes.clone(),
         protected: policy.protected.clone(),
         allow_lockfiles: cycle.config.planning.allow_lockfiles,
         allow: policy.allow.iter().cloned().map(crate::model::ScopeEntry::Glob).collect(),

@@ -257,6 +257,7 @@ async fn record(
                 model_seen: report.model_seen.clone(),
                 usage: report.usage,
                 summary: good.summary,
+                authors: Vec::new(),
             };
             match land::accept(cycle, ticket, receipt, good.friction).await {
                 Ok(land::Acceptance::Accepted) => done.end = End::Landed,

@@ -9,7 +9,6 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use super::CycleError;
-use super::attempt::Ticket;
 use super::context::{Cycle, Recheck};
 use super::error::blocking;
 use crate::config::NewFindings;
@@ -151,7 +150,7 @@ pub(super) fn still_there<'a>(targets: &'a [Finding], report: &[Finding]) -> Vec
 /// Checks after the fix, on the commit that would land, against the same check on its base.
 pub(super) async fn after(
     cycle: &Cycle,
-    ticket: &Ticket,
+    base: Oid,
     resolved: &[Finding],
     touched: &[String],
     commit: Oid,
@@ -161,7 +160,7 @@ pub(super) async fn after(
     let Some(rechecks) = for_all(cycle, &checkable) else { return Ok(Proof::Holds) };
     let mut before_paths = paths_of(&checkable);
     let mut reports = Vec::with_capacity(2);
-    for (at, which) in [(ticket.base.commit(), "base"), (commit, "change")] {
+    for (at, which) in [(base, "base"), (commit, "change")] {
         let workspace = cycle.workspace.clone();
         let slot: Slot = blocking(move || {
             let mut slot = workspace.slot(Some(at))?;

@@ -138,6 +138,21 @@ pub struct Receipt {
     /// The worker's own summary; untrusted.
     #[serde(default)]
     pub summary: String,
+    /// People whose commits are in it, `Name <mail>`; untrusted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub authors: Vec<String>,
+}
+
+/// What a person asks for a node's branch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BranchAsk {
+    /// Take the commits on it into the node.
+    Adopt,
+    /// Take them off it.
+    Reset,
+    /// Approve its head.
+    Approve,
 }
 
 /// How an attempt counts against the node's budgets (contract 2, infrastructure 5).
@@ -209,8 +224,52 @@ pub enum EventKind {
     BranchPushed { node: NodeId, branch: String, commit: String },
     /// Its pull request is open (or was found again).
     PrOpened { node: NodeId, number: u64, url: String, branch: String, base: String },
-    /// Its head moved through us.
-    PrUpdated { node: NodeId, number: u64, commit: String },
+    /// Its text shows this commit of ours, and it goes to this base.
+    PrUpdated {
+        node: NodeId,
+        number: u64,
+        commit: String,
+        #[serde(default)]
+        base: String,
+    },
+    /// It is nowhere any more: what it was for goes on without it.
+    PrLost { node: NodeId, number: u64 },
+    /// The head of the node's branch as seen: a person's, unless the log names the commit as ours.
+    HeadSeen { node: NodeId, commit: String },
+    /// About to be pushed as a branch of ours that holds several nodes.
+    BranchBuilt { branch: String, commit: String },
+    /// The same work on another base, or with a person's commits taken in; verified again. Ignored
+    /// when the node's work is not `from` any more.
+    Rebuilt {
+        node: NodeId,
+        from: String,
+        receipt: Receipt,
+        reason: String,
+        /// Who asked to take the commits of the branch in; they are its head already.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        adopted_by: Option<String>,
+    },
+    /// All that the node changes is on the base branch already. As `Rebuilt`, bound to `from`.
+    FoundOnBase { node: NodeId, from: String, evidence: String },
+    /// A person says what is to become of what is on the node's branch.
+    BranchAsked {
+        node: NodeId,
+        ask: BranchAsk,
+        by: String,
+        /// The comment and its line; 0 from a shell.
+        #[serde(default)]
+        comment: u64,
+        #[serde(default)]
+        line: u32,
+        /// When it was said: what was pushed later is not meant.
+        said: Timestamp,
+    },
+    /// What came of that, for people.
+    BranchAnswered { node: NodeId, result: String },
+    /// A person's commits were taken off the branch and kept there.
+    HeadReset { node: NodeId, commit: String, quarantine: String },
+    /// A person approves exactly this commit.
+    Approved { node: NodeId, commit: String, by: String },
     /// People or policy merged it.
     PrMerged { node: NodeId, number: u64, commit: String },
     /// Closed unmerged.

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::event::{Burn, Event, EventKind, FrictionType, Holder, PauseCause, PausedNode, Receipt};
+use super::event::{
+    BranchAsk, Burn, Event, EventKind, FrictionType, Holder, PauseCause, PausedNode, Receipt,
+};
 use crate::model::{AttemptNumber, Limits, NodeId, Outcome, OwnerToken, PoolId, Usage};
 
 /// Who has a node now.
@@ -80,8 +82,49 @@ pub struct PrRecord {
     /// When it was opened or found.
     #[serde(default)]
     pub opened_at: Timestamp,
+    /// The commit that its text shows.
+    #[serde(default)]
+    pub commit: String,
     /// `None` while open; the merge commit, or nothing when closed unmerged.
     pub end: Option<PrEnd>,
+}
+
+/// The head of a node's branch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct HeadRecord {
+    /// The commit.
+    pub commit: String,
+    /// Since when we know of it.
+    pub since: Timestamp,
+    /// A person pushed it.
+    pub foreign: bool,
+}
+
+/// What a person asked for a node's branch, and that was not done yet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Asked {
+    /// What.
+    pub ask: BranchAsk,
+    /// Who.
+    pub by: String,
+    /// The comment and its line; 0 from a shell.
+    pub comment: u64,
+    /// Its line.
+    pub line: u32,
+    /// When it was said.
+    pub said: Timestamp,
+}
+
+/// A person's approval of one commit; another head makes it void.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Approval {
+    /// Of what.
+    pub commit: String,
+    /// Whose.
+    pub by: String,
 }
 
 /// How a pull request ended.
@@ -114,6 +157,14 @@ pub struct NodeRecord {
     pub pushed: Option<String>,
     /// Its pull request.
     pub pr: Option<PrRecord>,
+    /// Earlier pull requests of it that have ended or are gone.
+    pub past_prs: BTreeSet<u64>,
+    /// The head of its branch, where we have seen or pushed one.
+    pub head: Option<HeadRecord>,
+    /// What a person wants of its branch.
+    pub asked: Option<Asked>,
+    /// The last approval; it counts while its commit is the head.
+    pub approved: Option<Approval>,
     /// Skipped by.
     pub skipped: Option<String>,
     /// Accepted nodes that its work conflicted with: further bases of the next attempt.
@@ -124,6 +175,38 @@ pub struct NodeRecord {
     pub last_pool: Option<PoolId>,
     /// Consumption of all attempts.
     pub usage: Usage,
+}
+
+impl NodeRecord {
+    /// The head that a person pushed, while it is there.
+    #[must_use]
+    pub fn foreign_head(&self) -> Option<&str> {
+        self.head.as_ref().filter(|head| head.foreign).map(|head| head.commit.as_str())
+    }
+
+    /// The receipt of accepted work whose commit is `from` and that nobody has merged or rejected.
+    pub(super) fn open_work(&mut self, from: &str) -> Option<&mut Receipt> {
+        if self.pr.as_ref().is_some_and(|pr| pr.end.is_some()) {
+            return None;
+        }
+        match &mut self.landing {
+            Landing::Accepted { receipt, .. } if receipt.commit == from => Some(receipt),
+            _ => None,
+        }
+    }
+
+    pub(super) fn forget_ended_pr(&mut self) {
+        if let Some(ended) = self.pr.take_if(|pr| pr.end.is_some()) {
+            self.past_prs.insert(ended.number);
+        }
+    }
+
+    /// The approval of what the branch holds now.
+    #[must_use]
+    pub fn approval(&self) -> Option<&Approval> {
+        let head = self.head.as_ref()?;
+        self.approved.as_ref().filter(|approval| approval.commit == head.commit)
+    }
 }
 
 /// Everything the log says of one pool.

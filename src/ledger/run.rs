@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use super::event::{Burn, Event, EventKind, Holder, PauseCause};
 use super::questions::command_key;
 use super::record::{
-    Claim, Failure, FrictionRecord, Gate, Landing, NodeRecord, PauseRecord, PoolPause, PoolRecord,
-    PoolSettle, PrEnd, PrRecord, Received, ShownRecord,
+    Approval, Asked, Claim, Failure, FrictionRecord, Gate, HeadRecord, Landing, NodeRecord,
+    PauseRecord, PoolPause, PoolRecord, PoolSettle, PrEnd, PrRecord, Received, ShownRecord,
 };
 use crate::model::{AttemptNumber, NodeId, OwnerToken, PoolId, RunId, Usage};
 
@@ -44,6 +44,8 @@ pub struct Run {
     pub nodes: BTreeMap<NodeId, NodeRecord>,
     /// By pool.
     pub pools: BTreeMap<PoolId, PoolRecord>,
+    /// Every commit that is or was a branch's head by our doing, or that a person gave up.
+    pub heads: BTreeSet<String>,
     /// (node, pool) pairs that do not fit, with the size in tokens.
     pub bans: BTreeMap<NodeId, BTreeMap<PoolId, u64>>,
     /// The pause, until work resumes.
@@ -130,11 +132,20 @@ impl Run {
             EventKind::BranchPushed { .. }
             | EventKind::PrOpened { .. }
             | EventKind::PrUpdated { .. }
+            | EventKind::PrLost { .. }
             | EventKind::PrMerged { .. }
             | EventKind::PrClosed { .. }
             | EventKind::Reopened { .. }
             | EventKind::Retried { .. }
             | EventKind::Skipped { .. } => self.apply_node(event),
+            EventKind::HeadSeen { .. }
+            | EventKind::BranchBuilt { .. }
+            | EventKind::Rebuilt { .. }
+            | EventKind::FoundOnBase { .. }
+            | EventKind::BranchAsked { .. }
+            | EventKind::BranchAnswered { .. }
+            | EventKind::HeadReset { .. }
+            | EventKind::Approved { .. } => self.apply_branch(event),
             EventKind::PoolPaused { .. }
             | EventKind::PoolSettled { .. }
             | EventKind::PoolRestored { .. }
@@ -259,6 +270,7 @@ impl Run {
             }
             EventKind::Accepted { node, receipt, .. } => {
                 self.use_up(node, &receipt.pool, receipt.usage);
+                self.heads.insert(receipt.commit.clone());
                 let order = self.accepted;
                 self.accepted += 1;
                 let record = self.record(node);
@@ -282,24 +294,49 @@ impl Run {
     fn apply_node(&mut self, event: &Event) -> Applied {
         match &event.kind {
             EventKind::BranchPushed { node, commit, .. } => {
-                self.record(node).pushed = Some(commit.clone());
+                self.heads.insert(commit.clone());
+                let record = self.record(node);
+                record.pushed = Some(commit.clone());
+                record.head =
+                    Some(HeadRecord { commit: commit.clone(), since: event.at, foreign: false });
             }
             EventKind::PrOpened { node, number, url, branch, base } => {
                 let record = self.record(node);
                 if record.pr.as_ref().is_some_and(|pr| pr.number == *number && pr.end.is_some()) {
                     return Applied::No("that pull request has ended");
                 }
+                let commit = match &record.landing {
+                    Landing::Accepted { receipt, .. } => receipt.commit.clone(),
+                    _ => String::new(),
+                };
                 record.pr = Some(PrRecord {
                     number: *number,
                     url: url.clone(),
                     branch: branch.clone(),
                     base: base.clone(),
                     opened_at: event.at,
+                    commit,
                     end: None,
                 });
             }
-            EventKind::PrUpdated { node, commit, .. } => {
-                self.record(node).pushed = Some(commit.clone());
+            EventKind::PrUpdated { node, number, commit, base } => {
+                match self.record(node).pr.as_mut() {
+                    Some(pr) if pr.number == *number && pr.end.is_none() => {
+                        pr.commit.clone_from(commit);
+                        if !base.is_empty() {
+                            pr.base.clone_from(base);
+                        }
+                    }
+                    _ => return Applied::No("no such open pull request"),
+                }
+            }
+            EventKind::PrLost { node, number } => {
+                let record = self.record(node);
+                if record.pr.as_ref().is_none_or(|pr| pr.number != *number || pr.end.is_some()) {
+                    return Applied::No("no such open pull request");
+                }
+                record.pr = None;
+                record.past_prs.insert(*number);
             }
             EventKind::PrMerged { node, number, commit } => {
                 return self.end_pr(node, *number, PrEnd::Merged(commit.clone()));
@@ -314,6 +351,8 @@ impl Run {
                 }
                 record.landing = Landing::None;
                 record.reopened = Some(reason.clone());
+                // What has ended stays ended: new work has a pull request of its own.
+                record.forget_ended_pr();
             }
             EventKind::Retried { node, .. } => {
                 let record = self.record(node);
@@ -323,7 +362,7 @@ impl Run {
                     return Applied::No("the node is finished");
                 }
                 if record.pr.as_ref().is_some_and(|p| p.end == Some(PrEnd::Closed)) {
-                    record.pr = None;
+                    record.forget_ended_pr();
                     record.landing = Landing::None;
                 }
                 record.contract_burnt = 0;
@@ -338,6 +377,79 @@ impl Run {
                 record.claim = None;
             }
             _ => return Applied::No("no node event"),
+        }
+        Applied::Yes
+    }
+
+    /// Events about what is on a node's branch.
+    fn apply_branch(&mut self, event: &Event) -> Applied {
+        match &event.kind {
+            EventKind::HeadSeen { node, commit } => {
+                let foreign = !self.heads.contains(commit);
+                let record = self.record(node);
+                if record.head.as_ref().is_some_and(|head| head.commit == *commit) {
+                    return Applied::No("the head is known");
+                }
+                record.head = Some(HeadRecord { commit: commit.clone(), since: event.at, foreign });
+            }
+            EventKind::BranchBuilt { commit, .. } => {
+                if !self.heads.insert(commit.clone()) {
+                    return Applied::No("the commit is known as ours");
+                }
+            }
+            EventKind::Rebuilt { node, from, receipt, adopted_by, .. } => {
+                let record = self.record(node);
+                let Some(work) = record.open_work(from) else {
+                    return Applied::No("the node's work is another one by now");
+                };
+                *work = receipt.clone();
+                if adopted_by.is_some() {
+                    record.pushed = Some(receipt.commit.clone());
+                    record.head = Some(HeadRecord {
+                        commit: receipt.commit.clone(),
+                        since: event.at,
+                        foreign: false,
+                    });
+                }
+                self.heads.insert(receipt.commit.clone());
+            }
+            EventKind::FoundOnBase { node, from, evidence } => {
+                let record = self.record(node);
+                if record.open_work(from).is_none() {
+                    return Applied::No("the node's work is another one by now");
+                }
+                record.landing = Landing::Satisfied { evidence: evidence.clone() };
+            }
+            EventKind::BranchAsked { node, ask, by, comment, line, said } => {
+                self.record(node).asked = Some(Asked {
+                    ask: *ask,
+                    by: by.clone(),
+                    comment: *comment,
+                    line: *line,
+                    said: *said,
+                });
+            }
+            EventKind::BranchAnswered { node, result } => {
+                let Some(asked) = self.record(node).asked.take() else {
+                    return Applied::No("nothing is asked for that branch");
+                };
+                let lines = self.received.iter_mut();
+                for line in lines.filter(|r| r.comment == asked.comment && r.line == asked.line) {
+                    line.result.clone_from(result);
+                }
+            }
+            EventKind::HeadReset { node, commit, .. } => {
+                self.heads.insert(commit.clone());
+                let record = self.record(node);
+                if record.foreign_head() == Some(commit.as_str()) {
+                    record.head = None;
+                }
+            }
+            EventKind::Approved { node, commit, by } => {
+                self.record(node).approved =
+                    Some(Approval { commit: commit.clone(), by: by.clone() });
+            }
+            _ => return Applied::No("no event of a branch"),
         }
         Applied::Yes
     }

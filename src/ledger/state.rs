@@ -127,16 +127,13 @@ pub fn node_states(
 /// The state that the node's own record decides, if it does.
 fn own_state(record: Option<&NodeRecord>, budget: AttemptBudget) -> Option<NodeState> {
     let record = record?;
-    if let Some(end) = record.pr.as_ref().and_then(|pr| pr.end.as_ref())
-        && record.landing != Landing::None
-    {
-        return Some(match end {
-            PrEnd::Merged(_) => NodeState::Landed,
-            PrEnd::Closed => NodeState::Rejected,
-        });
-    }
+    let end = record.pr.as_ref().and_then(|pr| pr.end.as_ref());
     match record.landing {
+        // Merged is merged, whatever was under way: a person's word is the last one.
+        _ if matches!(end, Some(PrEnd::Merged(_))) => return Some(NodeState::Landed),
+        // Its pull request, if there is one, has nothing left to say.
         Landing::Satisfied { .. } => return Some(NodeState::Satisfied),
+        _ if end == Some(&PrEnd::Closed) => return Some(NodeState::Rejected),
         Landing::Accepted { .. } => {
             let open = record.pr.as_ref().is_some_and(|pr| pr.end.is_none());
             return Some(if open { NodeState::InReview } else { NodeState::Accepted });

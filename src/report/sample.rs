@@ -251,6 +251,7 @@ pub(super) fn pull_request() -> PullRequestView {
             model_seen: Some("meta/llama-3.1-70b-instruct".to_owned()),
             usage: usage(),
             summary: "Opened the file in a with block.".to_owned(),
+            authors: Vec::new(),
         },
         attempts: 2,
         base: "overhaul/r-20261130-1a2b3c4d/N-001".to_owned(),

@@ -46,6 +46,7 @@ fn receipt() -> Receipt {
         model_seen: None,
         usage: Usage::default(),
         summary: String::new(),
+        authors: vec![],
     }
 }
 
