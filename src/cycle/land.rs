@@ -156,21 +156,27 @@ pub(super) async fn finish_node(cycle: &Cycle, node: &NodeId) -> Result<(), Cycl
     }
     let branch =
         names::node_branch(&cycle.config.pull_requests.branch_prefix, cycle.run_id(), node);
+    let mut done = Vec::new();
     if record.pushed.as_deref() != Some(receipt.commit.as_str()) {
         push_branch(cycle, &record, &branch, &receipt.commit).await?;
-        cycle
-            .journal
-            .write(vec![EventKind::BranchPushed {
-                node: node.clone(),
-                branch: branch.clone(),
-                commit: receipt.commit.clone(),
-            }])
-            .await?;
+        done.push(EventKind::BranchPushed {
+            node: node.clone(),
+            branch: branch.clone(),
+            commit: receipt.commit.clone(),
+        });
     }
+    let mut trouble = Ok(());
     if record.pr.is_none() && has_room(cycle) {
-        open_pull_request(cycle, node, &branch, receipt).await?;
+        match open_pull_request(cycle, node, &branch, receipt).await {
+            Ok(opened) => done.extend(opened),
+            Err(error) => trouble = Err(error),
+        }
     }
-    Ok(())
+    // Both confirmations in one step: each effect is found again by its name if this is not reached.
+    if !done.is_empty() {
+        cycle.journal.write(done).await?;
+    }
+    trouble
 }
 
 /// Whether the ceilings of open, hourly and daily pull requests leave room for one more.
@@ -197,16 +203,20 @@ async fn push_branch(
 ) -> Result<(), CycleError> {
     let name = names::full(branch);
     let new = parse_oid(commit)?;
-    let mut ours: Vec<Oid> = Vec::new();
-    if let Some(pushed) = &record.pushed {
-        ours.push(parse_oid(pushed)?);
+    let ours = record.pushed.as_deref().map(parse_oid).transpose()?;
+    // Where the ledger says that it is; the remote is asked only when that is wrong.
+    let expected = ours.map_or(Expect::Absent, Expect::At);
+    let update = RefUpdate { name: name.clone(), new: Some(new), expected };
+    let (repo, remote) = (cycle.repo().clone(), cycle.remote.clone());
+    if blocking(move || remote.push(&repo, &[update], false)).await? == PushResult::Done {
+        return Ok(());
     }
     let (repo, remote, asked) = (cycle.repo().clone(), cycle.remote.clone(), name.clone());
     let there = blocking(move || remote.ls_remote(&repo, &[&asked])).await?.get(&name).copied();
     let expected = match there {
         Some(there) if there == new => return Ok(()),
         None => Expect::Absent,
-        Some(there) if ours.contains(&there) || is_ours(cycle, there).await? => Expect::At(there),
+        Some(there) if ours == Some(there) || is_ours(cycle, there).await? => Expect::At(there),
         Some(there) => {
             return Err(CycleError::Forge(ForgeError::Invalid(format!(
                 "branch {branch} is at {there}, which is not ours: a person pushed there; it is left \
@@ -243,13 +253,14 @@ async fn is_ours(cycle: &Cycle, commit: Oid) -> Result<bool, CycleError> {
     .await
 }
 
+/// Opens a node's pull request; its confirmation is the caller's to write.
 async fn open_pull_request(
     cycle: &Cycle,
     node: &NodeId,
     branch: &str,
     receipt: &Receipt,
-) -> Result<(), CycleError> {
-    let Some(planned) = cycle.plan.node(node).cloned() else { return Ok(()) };
+) -> Result<Option<EventKind>, CycleError> {
+    let Some(planned) = cycle.plan.node(node).cloned() else { return Ok(None) };
     let run = cycle.journal.state().clone();
     let (repo, head, at) = (cycle.repo().clone(), cycle.base.commit, cycle.clock.now());
     let (for_base, of_node) = (run.clone(), planned.clone());
@@ -280,17 +291,13 @@ async fn open_pull_request(
             reviewers: settings.reviewers.clone(),
         })
         .await?;
-    cycle
-        .journal
-        .write(vec![EventKind::PrOpened {
-            node: node.clone(),
-            number: opened.number,
-            url: opened.url,
-            branch: branch.to_owned(),
-            base: base_branch,
-        }])
-        .await?;
-    Ok(())
+    Ok(Some(EventKind::PrOpened {
+        node: node.clone(),
+        number: opened.number,
+        url: opened.url,
+        branch: branch.to_owned(),
+        base: base_branch,
+    }))
 }
 
 /// Generated base branches are ours alone and may be written whatever they are.

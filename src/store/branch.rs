@@ -229,14 +229,23 @@ impl BranchStore {
         tree.map(Some).map_err(|e| self.trouble(&e))
     }
 
-    /// The branches to keep, each expected where the remote has it now. Whether they may be moved
-    /// at all (a person's commits on them) is for the cycle to decide.
-    fn keep_updates(&self, keep: &[(String, String)]) -> Result<Vec<RefUpdate>, StoreError> {
+    /// The branches to keep. Nearly all are new, so that is what the first try expects; once the
+    /// remote refused, each is expected where the remote has it now. Whether they may be moved at
+    /// all (a person's commits on them) is for the cycle to decide.
+    fn keep_updates(
+        &self,
+        keep: &[(String, String)],
+        ask: bool,
+    ) -> Result<Vec<RefUpdate>, StoreError> {
         if keep.is_empty() {
             return Ok(Vec::new());
         }
         let names: Vec<&str> = keep.iter().map(|(name, _)| name.as_str()).collect();
-        let there = self.remote.ls_remote(&self.repo, &names).map_err(|e| self.trouble(&e))?;
+        let there = if ask {
+            self.remote.ls_remote(&self.repo, &names).map_err(|e| self.trouble(&e))?
+        } else {
+            std::collections::BTreeMap::new()
+        };
         let mut updates: Vec<RefUpdate> = Vec::new();
         for (name, commit) in keep {
             if *name == self.branch {
@@ -366,6 +375,7 @@ impl Store for BranchStore {
             self.refresh(&mut known)?;
             fresh = true;
         }
+        let mut refused = false;
         for _ in 0..RACES {
             let segments = self.segments(known.tip, run)?;
             if version(segments.last()) != *expected {
@@ -404,7 +414,7 @@ impl Store for BranchStore {
             });
             // Until the answer is in, nothing is known.
             known.read = false;
-            if self.push(&self.keep_updates(&batch.keep)?, state)? {
+            if self.push(&self.keep_updates(&batch.keep, refused)?, state)? {
                 match new {
                     Some(tip) => self.remember(&mut known, tip),
                     None => known.read = true,
@@ -414,6 +424,7 @@ impl Store for BranchStore {
                 }
                 return Ok(version(segment.as_ref().or(segments.last())));
             }
+            refused = true;
             self.refresh(&mut known)?;
             fresh = true;
         }
