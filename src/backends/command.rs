@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::classify::classify_cli;
+use super::gateway::{Evidence, Gateway, Upstream};
 use super::prompt::{self, Finish};
 use super::redact::Redactor;
 use super::result::{self, ResultError};
@@ -50,6 +51,10 @@ pub struct CommandSettings {
     pub argv: Vec<String>,
     /// The variables that it may see, with their values.
     pub env: BTreeMap<String, SecretString>,
+    /// The endpoint that it may talk to, through a gateway of each attempt.
+    pub upstream: Option<Upstream>,
+    /// The variable in which it looks for its key; with an endpoint it finds the gateway's token.
+    pub key_variable: Option<String>,
     /// Name of the backend for the classification rules.
     pub backend: String,
     /// Kernel limits.
@@ -70,6 +75,8 @@ impl CommandSettings {
             kind,
             argv,
             env: BTreeMap::new(),
+            upstream: None,
+            key_variable: None,
             backend: backend.to_owned(),
             walls: Walls::default(),
             disk_growth: None,
@@ -89,13 +96,21 @@ impl CommandWorker {
     #[must_use]
     pub fn new(settings: CommandSettings) -> Self {
         let secrets = settings.env.iter().filter(|(name, value)| is_secret(name, value));
-        let redactor = Redactor::new(secrets.map(|(_, value)| value.clone()));
+        let secrets = secrets.map(|(_, value)| value);
+        let keys = settings.upstream.iter().flat_map(Upstream::secrets);
+        let redactor = Redactor::new(secrets.chain(keys).cloned());
         Self { settings, redactor }
     }
 
-    fn spec(&self, attempt: &Attempt, files: &Files) -> Result<Spec, std::io::Error> {
+    fn spec(
+        &self,
+        attempt: &Attempt,
+        files: &Files,
+        gateway: Option<&Gateway>,
+    ) -> Result<Spec, std::io::Error> {
         let (prompt_file, result_file) = (text(&files.prompt), text(&files.result));
         let workdir = text(&attempt.workdir);
+        let base_url = gateway.map(Gateway::base_url).unwrap_or_default();
         let argv = fill(
             &self.settings.argv,
             &paths(attempt),
@@ -104,6 +119,7 @@ impl CommandWorker {
                 ("result-file", &result_file),
                 ("workdir", &workdir),
                 ("node", attempt.node.id.as_str()),
+                ("base-url", &base_url),
             ],
         );
         let finish = Finish::File(result_file.clone());
@@ -125,6 +141,12 @@ impl CommandWorker {
         spec.env.extend(own.map(|(name, value)| (OsString::from(name), OsString::from(value))));
         let named = self.settings.env.iter();
         spec.env.extend(named.map(|(n, v)| (OsString::from(n), OsString::from(v.expose_secret()))));
+        if let Some(gateway) = gateway {
+            let token = OsString::from(gateway.token().expose_secret());
+            spec.env.insert("OVERHAUL_BASE_URL".into(), base_url.into());
+            spec.env.extend(self.settings.key_variable.iter().map(|n| (n.into(), token.clone())));
+            spec.env.insert("OVERHAUL_TOKEN".into(), token);
+        }
         if self.settings.kind == CommandKind::Template
             && !self.settings.argv.iter().any(|a| a.contains("{prompt-file}"))
         {
@@ -240,15 +262,33 @@ impl CommandWorker {
                 r.summary = self.redactor.apply(&r.summary);
                 r
             }),
-            classification: classification.map(|mut c| {
-                c.evidence = clean(&c.evidence, MAX_DETAIL);
-                c
-            }),
+            classification: classification.map(|reading| self.clean_reading(reading)),
             detail: clean(detail, MAX_DETAIL),
             usage: Usage::default(),
             model_seen: None,
             log: clean(log, MAX_LOG),
         }
+    }
+}
+
+impl CommandWorker {
+    /// What the gateway saw counts more than what the program said of it.
+    fn with_evidence(&self, mut report: WorkReport, seen: &Evidence) -> WorkReport {
+        report.usage = seen.usage;
+        report.model_seen.clone_from(&seen.model_seen);
+        if report.outcome != Outcome::Success {
+            let said = report.classification.take();
+            let (outcome, reading, detail) = seen.judge(report.outcome, said, report.detail);
+            report.outcome = outcome;
+            report.classification = reading.map(|reading| self.clean_reading(reading));
+            report.detail = prompt::cut(&self.redactor.apply(&detail), MAX_DETAIL);
+        }
+        report
+    }
+
+    fn clean_reading(&self, mut reading: Classification) -> Classification {
+        reading.evidence = prompt::cut(&self.redactor.apply(&reading.evidence), MAX_DETAIL);
+        reading
     }
 }
 
@@ -259,16 +299,43 @@ impl Worker for CommandWorker {
             prompt: attempt.home.join("prompt.md"),
             result: attempt.home.join("result.json"),
         };
-        let spec = match self.spec(&attempt, &files) {
+        let gateway = match &self.settings.upstream {
+            None => None,
+            Some(upstream) => match Gateway::of(upstream, &attempt).await {
+                Ok(gateway) => Some(gateway),
+                Err(e) => return self.report(Outcome::Error, None, None, &e.to_string(), ""),
+            },
+        };
+        let mut spec = match self.spec(&attempt, &files, gateway.as_ref()) {
             Ok(spec) => spec,
             Err(e) => {
                 let detail = format!("the worker's home could not be prepared: {e}");
                 return self.report(Outcome::Error, None, None, &detail, "");
             }
         };
-        match process::run(spec).await {
+        let stop = attempt.cancel.child_token();
+        spec.cancel = stop.clone();
+        let budget = gateway.as_ref().map(Gateway::exhausted);
+        let over = async {
+            match budget {
+                // Nothing more will be answered.
+                Some(budget) => budget.cancelled().await,
+                None => std::future::pending().await,
+            }
+            stop.cancel();
+            std::future::pending::<std::convert::Infallible>().await
+        };
+        let ended = tokio::select! {
+            ended = process::run(spec) => ended,
+            never = over => match never {},
+        };
+        let report = match ended {
             Ok(ended) => self.judge(&attempt, &files, &ended),
             Err(e) => self.report(Outcome::Error, None, None, &e.to_string(), ""),
+        };
+        match gateway {
+            Some(gateway) => self.with_evidence(report, &gateway.stop().await),
+            None => report,
         }
     }
 }

@@ -8,7 +8,7 @@ use url::Url;
 
 use super::Worker;
 use super::command::{CommandKind, CommandSettings, CommandWorker};
-use super::gateway::Admission;
+use super::gateway::Upstream;
 use super::openai::{Dialect, EndpointError, OpenAiSettings, OpenAiWorker, VerifyRunner};
 use crate::config::{HeaderValue, PoolConfig, ToolMode};
 use crate::model::{PoolId, Provider};
@@ -19,8 +19,6 @@ use crate::process::Walls;
 pub struct Surroundings {
     /// Runs the node's checks for the tool loop; without it, the tool is not offered.
     pub verify: Option<Arc<dyn VerifyRunner>>,
-    /// Whose meters admit each request of the pool; without it, requests go out directly.
-    pub admission: Option<Arc<dyn Admission>>,
     /// Kernel limits for programs.
     pub walls: Walls,
     /// Bytes that worktree and home of a program may grow.
@@ -55,8 +53,8 @@ pub fn worker_for(
 ) -> Result<Arc<dyn Worker>, WorkerError> {
     match pool.provider {
         Provider::OpenaiCompatible => openai(pool, env, around),
-        Provider::SubprocessTemplate => Ok(command(CommandKind::Template, pool, env, around)),
-        Provider::WorkerCommand => Ok(command(CommandKind::Plain, pool, env, around)),
+        Provider::SubprocessTemplate => command(CommandKind::Template, pool, env, around),
+        Provider::WorkerCommand => command(CommandKind::Plain, pool, env, around),
         Provider::Codex
         | Provider::Opencode
         | Provider::ClaudeWorker
@@ -70,32 +68,43 @@ fn openai(
     env: &dyn Fn(&str) -> Option<String>,
     around: &Surroundings,
 ) -> Result<Arc<dyn Worker>, WorkerError> {
-    let id = || pool.pool_id();
-    let address = pool.base_url.as_deref().ok_or_else(|| WorkerError::NoAddress(id()))?;
-    let address = Url::parse(address)
-        .map_err(|_| WorkerError::Endpoint(id(), EndpointError::Address(address.to_owned())))?;
-    let look = |name: &str| {
-        let value = env(name).map(|v| v.trim().to_owned()).filter(|v| !v.is_empty());
-        value.ok_or_else(|| WorkerError::NoVariable(id(), name.to_owned()))
-    };
-    let key = pool.key_env.as_deref().map(look).transpose()?.map(SecretString::from);
-    let mut settings = OpenAiSettings::new(address, key, pool.meter().backend);
+    let mut settings = OpenAiSettings::new(upstream(pool, env)?);
     settings.dialect = match pool.tools {
         ToolMode::Auto => None,
         ToolMode::Json => Some(Dialect::Json),
         ToolMode::Plain => Some(Dialect::Plain),
     };
+    settings.verify.clone_from(&around.verify);
+    let worker =
+        OpenAiWorker::new(settings).map_err(|e| WorkerError::Endpoint(pool.pool_id(), e))?;
+    Ok(Arc::new(worker))
+}
+
+/// The backend of a pool with an address, and the key that only a gateway holds.
+fn upstream(
+    pool: &PoolConfig,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Result<Upstream, WorkerError> {
+    let id = || pool.pool_id();
+    let unusable = |error| WorkerError::Endpoint(id(), error);
+    let address = pool.base_url.as_deref().ok_or_else(|| WorkerError::NoAddress(id()))?;
+    let address =
+        Url::parse(address).map_err(|_| unusable(EndpointError::Address(address.to_owned())))?;
+    let look = |name: &str| {
+        let value = env(name).map(|v| v.trim().to_owned()).filter(|v| !v.is_empty());
+        value.ok_or_else(|| WorkerError::NoVariable(id(), name.to_owned()))
+    };
+    let key = pool.key_env.as_deref().map(look).transpose()?.map(SecretString::from);
+    let mut upstream = Upstream::new(address, key, pool.meter().backend).map_err(unusable)?;
     for (name, value) in &pool.headers {
         let value = match value {
             HeaderValue::Text(text) => text.clone(),
             HeaderValue::Env(variable) => look(variable)?,
         };
-        settings.headers.insert(name.clone(), value.into());
+        upstream.headers.insert(name.clone(), value.into());
     }
-    settings.admission.clone_from(&around.admission);
-    settings.verify.clone_from(&around.verify);
-    let worker = OpenAiWorker::new(settings).map_err(|e| WorkerError::Endpoint(id(), e))?;
-    Ok(Arc::new(worker))
+    upstream.check().map_err(unusable)?;
+    Ok(upstream)
 }
 
 fn command(
@@ -103,9 +112,16 @@ fn command(
     pool: &PoolConfig,
     env: &dyn Fn(&str) -> Option<String>,
     around: &Surroundings,
-) -> Arc<dyn Worker> {
+) -> Result<Arc<dyn Worker>, WorkerError> {
     let mut settings = CommandSettings::new(kind, pool.command.clone());
-    let names = pool.env.iter().chain(&pool.key_env);
+    if pool.base_url.is_some() {
+        settings.upstream = Some(upstream(pool, env)?);
+        settings.key_variable.clone_from(&pool.key_env);
+    }
+    // Behind a gateway the key stays there.
+    let gated = settings.upstream.is_some();
+    let names = pool.env.iter().filter(|name| !(gated && Some(*name) == pool.key_env.as_ref()));
+    let names = names.chain(pool.key_env.iter().filter(|_| !gated));
     settings.env = names
         .filter_map(|name| Some((name.clone(), SecretString::from(env(name)?))))
         .collect::<BTreeMap<_, _>>();
@@ -114,5 +130,5 @@ fn command(
     }
     settings.walls = around.walls.clone();
     settings.disk_growth = around.disk_growth;
-    Arc::new(CommandWorker::new(settings))
+    Ok(Arc::new(CommandWorker::new(settings)))
 }

@@ -1,10 +1,12 @@
 //! One small attempt for the unit tests of the backends.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
 use super::Attempt;
+use super::gateway::Open;
 use crate::model::{
     AttemptNumber, Finding, FindingId, Limits, MeterKey, Node, NodeId, Place, Pool, PoolId,
     Provider, RepoPath, RunId, ScopeEntry, Severity, Tier, VerifyCommand,
@@ -87,6 +89,7 @@ pub(crate) fn attempt(
         deadline: Duration::from_secs(30),
         token_budget: 200_000,
         request_budget: 30,
+        admission: Arc::new(Open),
         cancel: CancellationToken::new(),
     }
 }

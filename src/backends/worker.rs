@@ -1,12 +1,14 @@
 //! The worker edge: one attempt in, one report out.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
+use super::gateway::Admission;
 use crate::model::{
     AttemptNumber, Classification, Finding, FindingId, Node, Outcome, Pool, RunId, Usage,
 };
@@ -40,6 +42,9 @@ pub struct Attempt {
     pub token_budget: u64,
     /// Requests that the attempt may send.
     pub request_budget: u32,
+    /// Whose meters and budgets admit each request; a worker that can be pointed at an address
+    /// goes through a gateway ([`super::gateway::Gateway::of`]), which asks here.
+    pub admission: Arc<dyn Admission>,
     /// Fires when the cycle must stop; the worker stops within two seconds.
     pub cancel: CancellationToken,
 }

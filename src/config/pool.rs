@@ -61,7 +61,7 @@ pub struct PoolConfig {
     #[schemars(range(min = 0))]
     pub cost_per_mtok: Option<f64>,
     /// Program and arguments of a command pool; `{prompt-file}`, `{result-file}`, `{paths}`, `{node}`,
-    /// `{workdir}`.
+    /// `{workdir}`, `{base-url}`.
     #[serde(default)]
     pub command: Vec<String>,
     /// Names of further environment variables that the worker may see.

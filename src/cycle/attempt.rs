@@ -3,13 +3,15 @@
 
 use std::sync::Arc;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
 use super::accept::{self, Refusal, Verdict};
 use super::bases::{self, Base};
 use super::context::{Cycle, ReadyPool};
+use super::desk::Seat;
 use super::error::blocking;
 use super::{CycleError, land};
+use crate::backends::gateway::Lack;
 use crate::backends::{Attempt, WorkReport};
 use crate::ledger::{Burn, EventKind, Receipt};
 use crate::model::{
@@ -41,6 +43,8 @@ pub enum End {
     Ended,
     /// It does not merge with accepted work; the next attempt builds on that.
     Conflict,
+    /// There was no room for its next request before then; nobody's failure.
+    HeldBack(Timestamp),
     /// Somebody else owns it.
     Lost,
 }
@@ -52,6 +56,7 @@ pub(super) struct Ticket {
     pub number: AttemptNumber,
     pub owner: OwnerToken,
     pub pool: ReadyPool,
+    pub seat: Arc<Seat>,
     pub base: Base,
     pub previous_failure: Option<String>,
 }
@@ -60,9 +65,14 @@ pub(super) struct Ticket {
 ///
 /// # Errors
 /// When the ledger or the machine fails; the claim then stays for the next cycle to release.
-pub async fn run(cycle: Arc<Cycle>, node: Node, pool: ReadyPool) -> Result<Done, CycleError> {
+pub async fn run(
+    cycle: Arc<Cycle>,
+    node: Node,
+    pool: ReadyPool,
+    seat: Arc<Seat>,
+) -> Result<Done, CycleError> {
     let node_id = node.id.clone();
-    let Some(ticket) = claim(&cycle, node, pool).await? else {
+    let Some(ticket) = claim(&cycle, node, pool, seat).await? else {
         return Ok(Done {
             node: node_id,
             outcome: Outcome::Success,
@@ -93,7 +103,12 @@ fn unworkable(error: CycleError) -> Result<Verdict, CycleError> {
 }
 
 /// Takes the node in the ledger; `None` when somebody else has it.
-async fn claim(cycle: &Cycle, node: Node, pool: ReadyPool) -> Result<Option<Ticket>, CycleError> {
+async fn claim(
+    cycle: &Cycle,
+    node: Node,
+    pool: ReadyPool,
+    seat: Arc<Seat>,
+) -> Result<Option<Ticket>, CycleError> {
     let run = cycle.journal.state().clone();
     let now = cycle.clock.now();
     let (repo, head, for_node) = (cycle.repo().clone(), cycle.base.commit, node.clone());
@@ -146,7 +161,7 @@ async fn claim(cycle: &Cycle, node: Node, pool: ReadyPool) -> Result<Option<Tick
     let previous_failure = record.reopened.clone().or_else(|| {
         record.failures.iter().rev().find(|f| f.burn != Burn::None).map(|f| f.detail.clone())
     });
-    Ok(Some(Ticket { node, findings, number, owner, pool, base, previous_failure }))
+    Ok(Some(Ticket { node, findings, number, owner, pool, seat, base, previous_failure }))
 }
 
 async fn work_and_judge(
@@ -178,6 +193,7 @@ async fn work_and_judge(
         deadline: ticket.pool.attempt_timeout,
         token_budget: token_budget(ticket),
         request_budget: REQUEST_BUDGET,
+        admission: ticket.seat.clone(),
         cancel: cycle.cancel.clone(),
     };
     let Some(worker) = ticket.pool.worker.clone() else {
@@ -301,11 +317,17 @@ async fn refuse(
         Some(tree) => keep_refused(cycle, ticket, tree, &refusal.detail).await,
         None => None,
     };
-    let burn = if cycle.cancel.is_cancelled() && refusal.outcome != Outcome::InvalidResult {
+    // An attempt that was not let through has failed at nothing, unless the request fits nowhere.
+    let held_back = ticket.seat.held_back().filter(|(refused, _)| refused.lack != Lack::Fit);
+    let stopped = cycle.cancel.is_cancelled() || held_back.is_some();
+    let burn = if stopped && refusal.outcome != Outcome::InvalidResult {
         Burn::None
     } else {
         crate::scheduling::burn(refusal.outcome)
     };
+    if let Some((_, until)) = held_back.filter(|_| burn == Burn::None) {
+        done.end = End::HeldBack(until);
+    }
     let (outcome, detail) = (refusal.outcome, refusal.detail);
     let mut events = vec![ended(ticket, report, outcome, burn, detail, quarantine, Vec::new())];
     events.extend(refusal.friction);

@@ -11,6 +11,7 @@ use tokio::task::{Id, JoinSet};
 
 use super::attempt::{self, Done, End};
 use super::context::Cycle;
+use super::desk::Desk;
 use super::{CycleError, land, reconcile};
 use crate::ledger::{DependsOn, EventKind, FrictionType, NodeState, Run};
 use crate::model::{Classification, NodeId, Outcome, PoolId};
@@ -39,11 +40,11 @@ fn millis(at: Timestamp) -> Millis {
 /// # Errors
 /// When the ledger or the machine fails. Nodes and pools failing is not an error.
 pub async fn drive(cycle: &Arc<Cycle>) -> Result<Drive, CycleError> {
-    let mut scheduler = scheduler(cycle)?;
+    let desk = Desk::new(scheduler(cycle)?, cycle.clock.clone());
     let (landings, queue) = mpsc::unbounded_channel();
     let lander = tokio::spawn(land_in_order(cycle.clone(), queue));
     let keeper = tokio::spawn(renew_leases(cycle.clone()));
-    let outcome = run(cycle, &mut scheduler, &landings).await;
+    let outcome = run(cycle, &desk, &landings).await;
     keeper.abort();
     drop(landings);
     lander.await.map_err(|e| CycleError::Internal(e.to_string()))??;
@@ -52,7 +53,7 @@ pub async fn drive(cycle: &Arc<Cycle>) -> Result<Drive, CycleError> {
 
 async fn run(
     cycle: &Arc<Cycle>,
-    scheduler: &mut Scheduler,
+    desk: &Arc<Desk>,
     landings: &mpsc::UnboundedSender<NodeId>,
 ) -> Result<Drive, CycleError> {
     let mut drive = Drive::default();
@@ -65,22 +66,25 @@ async fn run(
             cycle.cancel.cancel();
         }
         let stopping = cycle.cancel.is_cancelled();
+        let changed = desk.changed();
+        let mut changed = std::pin::pin!(changed);
+        changed.as_mut().enable();
         let decision = if stopping || running.len() >= limit {
             Decision::Wait { until: None }
         } else {
-            scheduler.next(millis(now))
+            desk.core().next(millis(now))
         };
         let wait_until = match decision {
-            Decision::Start { node, pool, .. } => {
-                let task = match (cycle.plan.node(&node), cycle.pools.get(&pool)) {
-                    (Some(planned), Some(ready)) => {
-                        running.spawn(attempt::run(cycle.clone(), planned.clone(), ready.clone()))
-                    }
-                    _ => {
-                        scheduler.take_out(&node, false);
-                        continue;
-                    }
+            Decision::Start { node, pool } => {
+                let meter = desk.core().meter(&pool);
+                let known = (cycle.plan.node(&node), cycle.pools.get(&pool), meter);
+                let (Some(planned), Some(ready), Some(meter)) = known else {
+                    desk.core().take_out(&node, false);
+                    continue;
                 };
+                let seat = desk.seat(&node, meter);
+                let work = attempt::run(cycle.clone(), planned.clone(), ready.clone(), seat);
+                let task = running.spawn(work);
                 owners.insert(task.id(), (node, pool));
                 drive.started += 1;
                 continue;
@@ -94,7 +98,7 @@ async fn run(
         };
         if running.is_empty() {
             if stopping {
-                match scheduler.next(millis(now)) {
+                match desk.core().next(millis(now)) {
                     Decision::Done => {}
                     // What time would not heal is said as it is.
                     Decision::Wall(walls) => drive.walls = walls,
@@ -109,19 +113,21 @@ async fn run(
         let ended = tokio::select! {
             ended = running.join_next_with_id() => ended,
             () = wait(cycle, wait_until.map(timestamp)), if !stopping => continue,
+            // A request used less than it held, or a window was corrected.
+            () = changed, if !stopping && running.len() < limit => continue,
         };
         match ended {
             None => {}
             Some(Ok((id, done))) => {
                 let pool = owners.remove(&id).map(|(_, pool)| pool);
-                settle(cycle, scheduler, done?, pool.as_ref(), landings).await?;
+                settle(cycle, desk, done?, pool.as_ref(), landings).await?;
             }
             Some(Err(panicked)) => {
                 // A panic in one node's task fails that attempt only.
                 if let Some((node, pool)) = owners.remove(&panicked.id()) {
                     tracing::error!(%node, %pool, "an attempt ended unexpectedly: {panicked}");
                     give_up_claim(cycle, &node).await?;
-                    scheduler.take_out(&node, false);
+                    desk.change(|core| core.take_out(&node, false));
                 }
             }
         }
@@ -130,11 +136,8 @@ async fn run(
 
 /// Sleeps until a time, the deadline or the stop signal, whichever is first.
 async fn wait(cycle: &Cycle, until: Option<Timestamp>) {
-    let until = until.map_or(cycle.deadline, |u| u.min(cycle.deadline));
-    let left = until.duration_since(cycle.clock.now()).max(SignedDuration::ZERO);
-    let left = Duration::try_from(left).unwrap_or_default().max(Duration::from_millis(1));
     tokio::select! {
-        () = tokio::time::sleep(left) => {}
+        () = cycle.clock.sleep_until(until.map_or(cycle.deadline, |u| u.min(cycle.deadline))) => {}
         () = cycle.cancel.cancelled() => {}
     }
     if cycle.clock.now() >= cycle.deadline {
@@ -145,7 +148,7 @@ async fn wait(cycle: &Cycle, until: Option<Timestamp>) {
 /// Tells the core how an attempt ended, and the ledger what that means for pools.
 async fn settle(
     cycle: &Cycle,
-    scheduler: &mut Scheduler,
+    desk: &Desk,
     done: Done,
     pool: Option<&PoolId>,
     landings: &mpsc::UnboundedSender<NodeId>,
@@ -154,26 +157,31 @@ async fn settle(
     let mut events = Vec::new();
     match done.end {
         End::Lost => {
-            scheduler.take_out(&done.node, false);
+            desk.change(|core| core.take_out(&done.node, false));
             return Ok(());
         }
         End::Landed => {
-            let finished = scheduler.finished(&done.node, &finish(&done, now), millis(now));
+            let finish = finish(&done, now);
+            let finished = desk.change(|core| core.finished(&done.node, &finish, millis(now)));
             events.extend(pool_events(finished, &done));
             if events.is_empty() {
                 events.extend(pool.and_then(|pool| recovered(cycle, pool, now)));
             }
             match cycle.depends_on() {
-                DependsOn::Accepted => scheduler.landed(&done.node),
+                DependsOn::Accepted => desk.core().landed(&done.node),
                 DependsOn::Landed => {
-                    scheduler.take_out(&done.node, false);
+                    desk.core().take_out(&done.node, false);
                 }
             }
             let _ = landings.send(done.node.clone());
         }
-        End::Conflict => scheduler.cancelled(&done.node),
+        End::Conflict => desk.change(|core| core.cancelled(&done.node)),
+        End::HeldBack(until) => {
+            desk.change(|core| core.held_back(&done.node, millis(until)));
+        }
         End::Ended => {
-            let finished = scheduler.finished(&done.node, &finish(&done, now), millis(now));
+            let finish = finish(&done, now);
+            let finished = desk.change(|core| core.finished(&done.node, &finish, millis(now)));
             events.extend(pool_events(finished, &done));
         }
     }
@@ -182,7 +190,7 @@ async fn settle(
     }
     // The ledger is the measure: whatever the core believes, a spent node is not started again.
     if cycle.states().get(&done.node) == Some(&NodeState::Failed) {
-        scheduler.take_out(&done.node, true);
+        desk.core().take_out(&done.node, true);
     }
     Ok(())
 }

@@ -27,7 +27,9 @@ impl Scheduler {
         let usage = finish.and_then(|f| f.usage);
         let used = usage
             .map(|u| Estimate { input_tokens: u.input_tokens, output_tokens: u.output_tokens });
-        self.meters.settle(running.reservation, used);
+        if let Some(reservation) = running.reservation {
+            self.meters.settle(reservation, used);
+        }
         if let Some(used) = used {
             let need = estimate(&self.specs[ix as usize], &self.pools[running.pool].pool);
             self.charge(running.pool, need, -1.0);
@@ -41,9 +43,11 @@ impl Scheduler {
     pub fn finished(&mut self, node: &NodeId, finish: &Finish, now: Millis) -> Option<Finished> {
         let ix = self.node_ix(node)?;
         let running = self.stop(ix, Some(finish))?;
-        // The launch reserved one request; an attempt may have sent more.
-        let more = finish.usage.map_or(0, |u| u64::from(u.requests).saturating_sub(1));
-        self.meters.sent(self.meter_of[running.pool], now, more);
+        // One that no gateway admitted was booked as one request; it may have sent more.
+        if running.reservation.is_some() {
+            let more = finish.usage.map_or(0, |u| u64::from(u.requests).saturating_sub(1));
+            self.meters.sent(self.meter_of[running.pool], now, more);
+        }
         let mut effects = Vec::new();
         self.judge_pool(&running, finish, now, &mut effects);
         let burn = match burn(finish.outcome) {
@@ -187,6 +191,19 @@ impl Scheduler {
                 self.health[running.pool].probe_over();
             }
             self.make_ready(ix);
+        }
+    }
+
+    /// There was no room for the attempt's next request: nothing is learned, nothing is burnt, and
+    /// the node waits until then at least.
+    pub fn held_back(&mut self, node: &NodeId, until: Millis) {
+        self.cancelled(node);
+        if let Some(ix) = self.node_ix(node)
+            && self.nodes[ix as usize].state == NodeState::Ready
+        {
+            self.leave_ready(ix);
+            self.nodes[ix as usize].state = NodeState::Delayed(until);
+            self.delayed.insert((until, ix));
         }
     }
 

@@ -26,12 +26,30 @@ pub struct Estimate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MeterIx(pub(super) usize);
 
+impl MeterIx {
+    /// Its place among the meters, from 0.
+    #[must_use]
+    pub fn index(self) -> usize {
+        self.0
+    }
+}
+
 /// A place in the windows, to be settled by what was really used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reservation {
     meter: MeterIx,
     seq: u64,
     estimate: Estimate,
+    /// A request of a running attempt, under way now.
+    request: bool,
+}
+
+impl Reservation {
+    /// The meter that it was made on.
+    #[must_use]
+    pub fn meter(&self) -> MeterIx {
+        self.meter
+    }
 }
 
 /// The answer to one request for admission.
@@ -110,7 +128,11 @@ pub(super) struct Meter {
     input: Window,
     output: Window,
     in_flight: u32,
+    /// Requests of running attempts that are under way.
+    sending: u32,
     outstanding: Ahead,
+    /// Requests of running attempts that wait for room: new attempts come behind them.
+    queued: Ahead,
     seq: u64,
 }
 
@@ -132,7 +154,9 @@ impl Meter {
             input: Window::new(MINUTE),
             output: Window::new(MINUTE),
             in_flight: 0,
+            sending: 0,
             outstanding: Ahead::default(),
+            queued: Ahead::default(),
             seq: 0,
         }
     }
@@ -209,29 +233,80 @@ impl Meters {
         self.index.get(key).copied()
     }
 
-    /// Admits one request of a running attempt (windows only; its attempt holds the slot).
-    pub fn admit(&mut self, ix: MeterIx, now: Millis, estimate: Estimate) -> Admission {
-        let meter = &mut self.meters[ix.0];
-        match meter.earliest(now, estimate, Ahead::default()) {
-            None => Admission::Never,
-            Some(at) if at > now => Admission::WaitUntil(at),
-            Some(_) => {
-                let seq = meter.charge(now, estimate);
-                Admission::Granted(Reservation { meter: ix, seq, estimate })
-            }
+    /// Admits one request of a running attempt: room in the windows, and no more requests under
+    /// way than the concurrency (an attempt may send several at once).
+    ///
+    /// `counted` is when the backend may count it at the latest; the windows keep it from then on.
+    pub fn admit(
+        &mut self,
+        ix: MeterIx,
+        now: Millis,
+        counted: Millis,
+        estimate: Estimate,
+    ) -> Admission {
+        let meter = &self.meters[ix.0];
+        if meter.concurrent().is_some_and(|limit| meter.sending >= limit) {
+            return Admission::Busy;
         }
+        let admission = self.charge(ix, now, counted, estimate, Ahead::default(), true);
+        if matches!(admission, Admission::Granted(_)) {
+            self.meters[ix.0].sending += 1;
+        }
+        admission
     }
 
-    /// Admits an attempt with its first request: a slot and room in the windows.
+    /// Admits an attempt with its first request: a slot and room in the windows, behind the
+    /// requests that wait already.
     pub fn launch(&mut self, ix: MeterIx, now: Millis, estimate: Estimate) -> Admission {
         if self.free_slots(ix) == Some(0) {
             return Admission::Busy;
         }
-        let admission = self.admit(ix, now, estimate);
+        let queued = self.meters[ix.0].queued;
+        let admission = self.charge(ix, now, now, estimate, queued, false);
         if matches!(admission, Admission::Granted(_)) {
             self.meters[ix.0].in_flight += 1;
         }
         admission
+    }
+
+    fn charge(
+        &mut self,
+        ix: MeterIx,
+        now: Millis,
+        counted: Millis,
+        estimate: Estimate,
+        ahead: Ahead,
+        request: bool,
+    ) -> Admission {
+        let meter = &mut self.meters[ix.0];
+        match meter.earliest(now, estimate, ahead) {
+            None => Admission::Never,
+            Some(at) if at > now => Admission::WaitUntil(at),
+            Some(_) => {
+                let seq = meter.charge(counted, estimate);
+                Admission::Granted(Reservation { meter: ix, seq, estimate, request })
+            }
+        }
+    }
+
+    /// A request of a running attempt waits for room (or, `false`, no longer does).
+    pub fn queue(&mut self, ix: MeterIx, estimate: Estimate, waits: bool) {
+        let queued = &mut self.meters[ix.0].queued;
+        let step = |have: &mut u64, by: u64| {
+            *have = if waits { have.saturating_add(by) } else { have.saturating_sub(by) };
+        };
+        step(&mut queued.requests, 1);
+        step(&mut queued.input, estimate.input_tokens);
+        step(&mut queued.output, estimate.output_tokens);
+    }
+
+    /// Takes a reservation back as if it had never been made.
+    pub fn withdraw(&mut self, reservation: Reservation) {
+        let none = Estimate::default();
+        self.settle(reservation, Some(none));
+        let meter = &mut self.meters[reservation.meter.0];
+        meter.requests.adjust(reservation.seq, 0);
+        meter.day.adjust(reservation.seq, 0);
     }
 
     /// Replaces the reserved amounts by the used ones; `None` keeps the estimate (nothing was
@@ -239,6 +314,9 @@ impl Meters {
     pub fn settle(&mut self, reservation: Reservation, used: Option<Estimate>) {
         let meter = &mut self.meters[reservation.meter.0];
         let e = reservation.estimate;
+        if reservation.request {
+            meter.sending = meter.sending.saturating_sub(1);
+        }
         let out = &mut meter.outstanding;
         out.requests = out.requests.saturating_sub(1);
         out.input = out.input.saturating_sub(e.input_tokens);
@@ -413,9 +491,9 @@ impl Meters {
         self.meters[ix.0].in_flight
     }
 
-    /// When the windows have room for this request; `None` = never.
+    /// When the windows have room for a new attempt's first request; `None` = never.
     pub fn earliest(&mut self, ix: MeterIx, now: Millis, estimate: Estimate) -> Option<Millis> {
-        self.meters[ix.0].earliest(now, estimate, Ahead::default())
+        self.earliest_behind(ix, now, estimate, Ahead::default())
     }
 
     pub(super) fn earliest_behind(
@@ -423,9 +501,13 @@ impl Meters {
         ix: MeterIx,
         now: Millis,
         estimate: Estimate,
-        ahead: Ahead,
+        mut ahead: Ahead,
     ) -> Option<Millis> {
-        self.meters[ix.0].earliest(now, estimate, ahead)
+        let meter = &mut self.meters[ix.0];
+        ahead.requests = ahead.requests.saturating_add(meter.queued.requests);
+        ahead.input = ahead.input.saturating_add(meter.queued.input);
+        ahead.output = ahead.output.saturating_add(meter.queued.output);
+        meter.earliest(now, estimate, ahead)
     }
 
     /// True when the daily window is what makes this meter wait.
@@ -435,7 +517,9 @@ impl Meters {
         meter.day.earliest(now, limit, 0, 1).is_some_and(|at| at > now)
     }
 
-    pub(super) fn len(&self) -> usize {
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
         self.meters.len()
     }
 }

@@ -28,8 +28,6 @@ pub enum Decision {
         node: NodeId,
         /// The pool.
         pool: PoolId,
-        /// To hand to the gateway, which settles it.
-        reservation: Reservation,
     },
     /// Nothing may start: wait for a running attempt or for this time, whichever is first.
     Wait {
@@ -99,7 +97,8 @@ pub(super) struct Running {
     pub(super) pool: usize,
     pub(super) started_at: Millis,
     pub(super) expected_end: Millis,
-    pub(super) reservation: Reservation,
+    /// What the launch reserved, until the attempt's first request takes its place.
+    pub(super) reservation: Option<Reservation>,
     pub(super) probe: bool,
 }
 
@@ -383,11 +382,11 @@ impl Scheduler {
         let work = &mut self.nodes[at];
         work.state = NodeState::Running;
         work.last_pool = Some(pool);
+        let reservation = Some(reservation);
         work.running = Some(Running { pool, started_at: now, expected_end, reservation, probe });
         Some(Decision::Start {
             node: self.specs[at].id.clone(),
             pool: self.pools[pool].pool.id.clone(),
-            reservation,
         })
     }
 
@@ -413,9 +412,10 @@ impl Scheduler {
         tokens_ok && self.options.budget_usd.is_none_or(|b| usd <= 0.0 || self.spent_usd + usd <= b)
     }
 
-    /// The meters, for the gateway's per-request admission.
-    pub fn meters_mut(&mut self) -> &mut Meters {
-        &mut self.meters
+    /// Every meter of the set.
+    #[must_use]
+    pub fn meters(&self) -> &Meters {
+        &self.meters
     }
 
     /// The meter of a pool.

@@ -66,7 +66,10 @@ impl Window {
     pub(super) fn adjust(&mut self, seq: u64, amount: u64) {
         if let Ok(at) = self.entries.binary_search_by_key(&seq, |e| e.seq) {
             let entry = &mut self.entries[at];
-            self.sum = self.sum - entry.amount + amount;
+            self.sum = self.sum.saturating_sub(entry.amount).saturating_add(amount);
+            if let Some(ceiling) = &mut self.ceiling {
+                ceiling.left = ceiling.left.saturating_add(entry.amount).saturating_sub(amount);
+            }
             entry.amount = amount;
         }
     }

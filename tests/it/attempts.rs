@@ -1,9 +1,13 @@
 //! One small attempt in a worktree of its own, for the tests of workers.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use overhaul::backends::Attempt;
+use overhaul::backends::gateway::{Open, Upstream};
+use overhaul::backends::openai::OpenAiSettings;
+use overhaul::backends::scripted::Scripted;
 use overhaul::model::{
     AttemptNumber, Finding, FindingId, Limits, MeterKey, Node, NodeId, Place, Pool, PoolId,
     Provider, RepoPath, RunId, ScopeEntry, Severity, Tier, VerifyCommand,
@@ -40,6 +44,12 @@ impl Bench {
     pub fn exists(&self, path: &str) -> bool {
         self.tree.path().join(path).exists()
     }
+}
+
+/// How the tool loop reaches a scripted endpoint.
+pub fn settings(server: &Scripted, key: Option<&str>, backend: &str) -> OpenAiSettings {
+    let address = server.base_url().unwrap();
+    OpenAiSettings::new(Upstream::new(address, key.map(Into::into), backend).unwrap())
 }
 
 fn finding(id: &str, rule: &str, line: u32) -> Finding {
@@ -111,6 +121,7 @@ fn attempt(tree: &Path, home: &Path) -> Attempt {
         deadline: Duration::from_secs(60),
         token_budget: 1_000_000,
         request_budget: 40,
+        admission: Arc::new(Open),
         cancel: CancellationToken::new(),
     }
 }

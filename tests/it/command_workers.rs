@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use overhaul::backends::command::{CommandKind, CommandSettings, CommandWorker};
+use overhaul::backends::gateway::Upstream;
 use overhaul::backends::openai::{ProcessVerify, VerifyRunner};
+use overhaul::backends::scripted::{Answer, Reply, Scripted};
 use overhaul::backends::{Surroundings, WorkReport, Worker, WorkerError, worker_for};
 use overhaul::config::PoolConfig;
 use overhaul::model::{Outcome, Provider, RepoPath, ScopeEntry};
@@ -192,6 +194,79 @@ async fn checks_run_as_processes() {
     std::fs::write(bench.tree.path().join("src/a.py"), "x is None\n").unwrap();
     let ran = ProcessVerify::default().verify(check, &bench.attempt).await;
     assert!(ran.passed && ran.output.starts_with("x is None\n"), "{}", ran.output);
+}
+
+/// What the program wrote into a pipe; waits until it has.
+async fn told(pipe: &std::path::Path) -> String {
+    let pipe = pipe.to_path_buf();
+    tokio::task::spawn_blocking(move || std::fs::read_to_string(pipe).unwrap()).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_program_with_an_endpoint_gets_an_address_and_a_token_and_never_the_key() {
+    const KEY: &str = "real-key-0123456789";
+    let bench = Bench::new();
+    let server = Scripted::start(|_, _| Answer::text("hi").into()).await.unwrap();
+    for pipe in ["told", "go"] {
+        let path = bench.tree.path().join(pipe);
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    }
+    let script = "tr '\\0' '\\n' < /proc/self/environ > seen; tr '\\0' ' ' < /proc/$$/cmdline >> seen; \
+                  find \"$HOME\" -type f -exec cat {} + >> seen; \
+                  echo \"$OVERHAUL_BASE_URL $AGENT_KEY $OVERHAUL_TOKEN $1\" > told; read go < go";
+    let mut pool = PoolConfig::new(Provider::WorkerCommand, "m");
+    pool.command = sh(script, &["{base-url}"]);
+    pool.base_url = Some(server.base_url().unwrap().to_string());
+    pool.key_env = Some("AGENT_KEY".to_owned());
+    pool.env = vec!["AGENT_KEY".to_owned()];
+    let env = |name: &str| (name == "AGENT_KEY").then(|| KEY.to_owned());
+    let worker = worker_for(&pool, &env, &Surroundings::default()).unwrap();
+    let work = tokio::spawn({
+        let attempt = bench.attempt.clone();
+        async move { worker.work(attempt).await }
+    });
+    let told = told(&bench.tree.path().join("told")).await;
+    let words: Vec<&str> = told.split_whitespace().collect();
+    let [address, token, same, argument] = words[..] else { panic!("{told}") };
+    assert_eq!((token, address), (same, argument));
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let request = client.post(format!("{address}/chat/completions")).bearer_auth(token);
+    assert_eq!(request.body("{}").send().await.unwrap().status(), 200);
+    std::fs::write(bench.tree.path().join("go"), "go\n").unwrap();
+    let report = work.await.unwrap();
+    assert_eq!(report.outcome, Outcome::Success, "{}", report.detail);
+    assert_eq!((report.usage.requests, report.usage.input_tokens), (1, 100));
+    assert_eq!(server.requests()[0].headers["authorization"], format!("Bearer {KEY}"));
+    let seen = bench.text("seen");
+    assert!(seen.contains("OVERHAUL_TOKEN=ovh-") && !seen.contains(KEY), "{seen}");
+    assert!(!report.log.contains(KEY) && address != server.base_url().unwrap().as_str());
+}
+
+#[tokio::test]
+async fn what_the_gateway_saw_counts_more_than_what_the_program_says() {
+    let bench = Bench::new();
+    let server = Scripted::start(|_, _| Reply::error(401, "Incorrect API key", "invalid_api_key"));
+    let server = server.await.unwrap();
+    nix::unistd::mkfifo(&bench.tree.path().join("told"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    nix::unistd::mkfifo(&bench.tree.path().join("go"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let script = "echo \"$OVERHAUL_BASE_URL $OVERHAUL_TOKEN\" > told; read go < go; \
+                  echo 'something is odd'; exit 1";
+    let mut settings = CommandSettings::new(CommandKind::Template, sh(script, &[]));
+    let address = server.base_url().unwrap();
+    settings.upstream = Some(Upstream::new(address, None, "openai").unwrap());
+    let work = tokio::spawn({
+        let attempt = bench.attempt.clone();
+        async move { CommandWorker::new(settings).work(attempt).await }
+    });
+    let told = told(&bench.tree.path().join("told")).await;
+    let (address, token) = told.trim().split_once(' ').unwrap();
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let request = client.post(format!("{address}/chat/completions")).bearer_auth(token);
+    assert_eq!(request.body("{}").send().await.unwrap().status(), 401);
+    std::fs::write(bench.tree.path().join("go"), "go\n").unwrap();
+    let report = work.await.unwrap();
+    assert_eq!(report.outcome, Outcome::Auth, "{}", report.detail);
+    assert_eq!(report.classification.unwrap().outcome, Outcome::Auth);
 }
 
 #[tokio::test]

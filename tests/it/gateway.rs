@@ -7,15 +7,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use overhaul::backends::Worker;
 use overhaul::backends::gateway::{
-    Admission, Allowance, Evidence, Exhausted, Gateway, Open, Permit, Refused, Seen, Upstream,
+    Admission, Allowance, Evidence, Exhausted, Gateway, Lack, Open, Permit, Refused, Seen, Upstream,
 };
-use overhaul::backends::openai::{OpenAiSettings, OpenAiWorker, Retry};
+use overhaul::backends::openai::{OpenAiWorker, Retry};
 use overhaul::backends::scripted::{Answer, Reply, Request, Scripted, fixer};
 use overhaul::model::Outcome;
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 
-use crate::attempts::Bench;
+use crate::attempts::{Bench, settings};
 
 const KEY: &str = "real-key-0123456789";
 
@@ -225,7 +225,7 @@ async fn budgets_end_the_attempt() {
 }
 
 /// Admits one request, then has no room; notes what is settled.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct One {
     asked: Mutex<Vec<(u64, u64)>>,
     settled: Arc<Mutex<Vec<Seen>>>,
@@ -248,6 +248,7 @@ impl Admission for One {
             return Ok(Box::new(Slot(Arc::clone(&self.settled))));
         }
         Err(Refused {
+            lack: Lack::Room,
             retry_after: Some(Duration::from_secs(9)),
             reason: "the window is full".to_owned(),
         })
@@ -278,20 +279,23 @@ async fn every_request_is_admitted_and_settled() {
 async fn the_tool_loop_goes_through_it() {
     let bench = Bench::new();
     let server = Scripted::start(fixer).await.unwrap();
-    let mut settings =
-        OpenAiSettings::new(server.base_url().unwrap(), Some(KEY.into()), "scripted");
-    settings.admission = Some(Arc::new(Open));
+    let loop_of = |retry| {
+        let mut settings = settings(&server, Some(KEY), "scripted");
+        settings.retry = retry;
+        settings
+    };
+    let settings = loop_of(Retry::default());
     let report = OpenAiWorker::new(settings).unwrap().work(bench.attempt.clone()).await;
     assert_eq!(report.outcome, Outcome::Success, "{}", report.detail);
     assert_eq!(server.requests()[0].headers["authorization"], format!("Bearer {KEY}"));
     assert!(report.usage.requests > 1 && report.usage.input_tokens > 0);
 
     // No room: the outcome is a limit that time heals, with the time that the meters say.
-    let mut settings =
-        OpenAiSettings::new(server.base_url().unwrap(), Some(KEY.into()), "scripted");
-    settings.admission = Some(Arc::new(One::default()));
-    settings.retry = Retry { tries: 1, pause: Duration::from_millis(1) };
-    let report = OpenAiWorker::new(settings).unwrap().work(bench.attempt.clone()).await;
+    let settings = loop_of(Retry { tries: 1, pause: Duration::from_millis(1) });
+    let mut attempt = bench.attempt.clone();
+    attempt.admission = Arc::new(One::default());
+    let report = OpenAiWorker::new(settings).unwrap().work(attempt).await;
     assert_eq!(report.outcome, Outcome::RateLimited, "{}", report.detail);
     assert_eq!(report.classification.unwrap().reset_seconds, Some(9.0));
+    assert!(report.detail.contains("the window is full"), "{}", report.detail);
 }

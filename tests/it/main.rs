@@ -11,6 +11,7 @@ mod command_workers;
 mod comments;
 mod config;
 mod crash;
+mod desk;
 mod dispatch;
 mod doctor;
 mod gateway;

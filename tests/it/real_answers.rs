@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use overhaul::backends::Worker;
-use overhaul::backends::openai::{OpenAiSettings, OpenAiWorker, Retry};
+use overhaul::backends::openai::{OpenAiWorker, Retry};
 use overhaul::backends::scripted::{Reply, Scripted};
 use serde_json::Value;
 
-use crate::attempts::Bench;
+use crate::attempts::{Bench, settings};
 
 fn reply(recorded: &Value) -> Reply {
     let body =
@@ -33,11 +33,7 @@ async fn what_the_loop_makes_of_real_answers() {
             serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
         let answer = reply(&recorded);
         let server = Scripted::start(move |_, _| answer.clone()).await.unwrap();
-        let mut settings = OpenAiSettings::new(
-            server.base_url().unwrap(),
-            None,
-            recorded["server"].as_str().unwrap(),
-        );
+        let mut settings = settings(&server, None, recorded["server"].as_str().unwrap());
         settings.retry = Retry { tries: 1, pause: Duration::from_millis(1) };
         let bench = Bench::new();
         let report = OpenAiWorker::new(settings).unwrap().work(bench.attempt.clone()).await;

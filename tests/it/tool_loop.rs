@@ -13,7 +13,7 @@ use overhaul::backends::{Attempt, WorkReport, Worker};
 use overhaul::model::{Outcome, VerifyCommand};
 use serde_json::{Value, json};
 
-use crate::attempts::{Bench, SOURCE};
+use crate::attempts::{Bench, SOURCE, settings};
 
 const KEY: &str = "rig-key-0123456789";
 
@@ -32,8 +32,7 @@ async fn work_with(
     server: &Scripted,
     change: impl FnOnce(&mut OpenAiSettings),
 ) -> WorkReport {
-    let mut settings =
-        OpenAiSettings::new(server.base_url().unwrap(), Some(KEY.into()), "scripted");
+    let mut settings = settings(server, Some(KEY), "scripted");
     settings.retry = Retry { tries: 2, pause: Duration::from_millis(1) };
     settings.verify = Some(Arc::new(Grep));
     change(&mut settings);
@@ -375,7 +374,7 @@ async fn passing_failures_are_survived() {
 async fn a_closed_port_is_transient() {
     let bench = Bench::new();
     let server = Scripted::start(fixer).await.unwrap();
-    let mut settings = OpenAiSettings::new(server.base_url().unwrap(), None, "scripted");
+    let mut settings = settings(&server, None, "scripted");
     settings.retry = Retry { tries: 1, pause: Duration::from_millis(1) };
     server.stop().await;
     let report = OpenAiWorker::new(settings).unwrap().work(bench.attempt.clone()).await;
@@ -388,7 +387,7 @@ async fn a_silent_stream_ends_by_the_idle_timeout() {
     let bench = Bench::new();
     let server = Scripted::start(play(vec![Reply::Hang])).await.unwrap();
     let report = work_with(&bench, &server, |s| {
-        s.idle_timeout = Duration::from_millis(30);
+        s.upstream.idle_timeout = Duration::from_millis(30);
         s.retry.tries = 1;
     })
     .await;

@@ -59,6 +59,17 @@ pub struct Reset {
     pub at: Timestamp,
 }
 
+/// A window's reset as one header states it, in seconds from the answer by its own `date`, else
+/// from `now`.
+pub(in crate::backends) fn stated_seconds(
+    text: &str,
+    headers: &BTreeMap<String, String>,
+    now: Timestamp,
+) -> Option<f64> {
+    let now = observed_at(headers, now);
+    value(text, 1.0, now)?.check(now).map(|reset| reset.seconds)
+}
+
 /// Finds the first credible reset in headers (lower-case names) and text (lower case, one line).
 pub(super) fn find(
     headers: &BTreeMap<String, String>,

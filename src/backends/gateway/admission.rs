@@ -1,18 +1,21 @@
 //! How each request is admitted against the meters.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::time::Duration;
 
 use async_trait::async_trait;
 
-/// Whoever owns the meters.
+use crate::model::Classification;
+
+/// The meters and budgets, as the requests of one attempt meet them.
 #[async_trait]
-pub trait Admission: Send + Sync {
-    /// Asks for room for one request, with its estimated input and output tokens. May wait a
-    /// moment for a slot; must not wait for a reset.
+pub trait Admission: Debug + Send + Sync {
+    /// Asks for room for one request, with its estimated input and output tokens. Waits its turn
+    /// for a window that slides on; does not wait for a reset that is far away.
     ///
     /// # Errors
-    /// When there is no room now.
+    /// When there is no room in time.
     async fn admit(&self, input: u64, output: u64) -> Result<Box<dyn Permit>, Refused>;
 }
 
@@ -23,7 +26,7 @@ pub trait Permit: Send {
 }
 
 /// What one request came to.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Seen {
     /// HTTP status; `None` when the backend was not reached.
     pub status: Option<u16>,
@@ -31,18 +34,33 @@ pub struct Seen {
     pub headers: BTreeMap<String, String>,
     /// Reported input and output tokens.
     pub usage: Option<(u64, u64)>,
+    /// The reading of a failure.
+    pub failure: Option<Classification>,
 }
 
-/// No room now.
+/// Why a request was not let through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lack {
+    /// The windows have no room before long.
+    Room,
+    /// The request alone exceeds a window: waiting cannot help.
+    Fit,
+    /// A budget beyond the attempt's own is used up.
+    Budget,
+}
+
+/// No room. It ends the attempt, which is nobody's failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
+    /// What is missing.
+    pub lack: Lack,
     /// When it may be worth asking again.
     pub retry_after: Option<Duration>,
     /// Why, for the evidence.
     pub reason: String,
 }
 
-/// Admits everything: for pools without meters, and for tests.
+/// Admits everything: for tests, and where nothing is metered.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Open;
 

@@ -7,11 +7,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Allowance, Refused, Seen};
+use super::{Allowance, Lack, Refused, Seen};
 use crate::model::{Classification, Outcome, Pool, Usage};
-
-/// Refusals of the meters that end an attempt: a worker that does not stop asking is stopped.
-const MAX_REFUSALS: u32 = 20;
 
 /// Which budget is used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,8 +19,8 @@ pub enum Exhausted {
     Tokens,
     /// The attempt's time.
     Time,
-    /// The meters refused again and again.
-    Refusals,
+    /// The meters or a wider budget let nothing more through.
+    Refused(Lack),
 }
 
 impl Exhausted {
@@ -34,7 +31,9 @@ impl Exhausted {
             Self::Requests => "the attempt's request budget is used up",
             Self::Tokens => "the attempt's token budget is used up",
             Self::Time => "the attempt's time is over",
-            Self::Refusals => "the backend's meters have no room",
+            Self::Refused(Lack::Room) => "the backend's windows have no room:",
+            Self::Refused(Lack::Fit) => "the request exceeds the backend's window:",
+            Self::Refused(Lack::Budget) => "a budget is used up:",
         }
     }
 }
@@ -52,7 +51,7 @@ pub struct Evidence {
     pub failures: u32,
     /// Answers without an error.
     pub successes: u32,
-    /// The last refusal of the meters that no later success followed.
+    /// The refusal of the meters or of a wider budget that ended it.
     pub refused: Option<Refused>,
     /// Limit and quota headers of the last answer that had any.
     pub limit_headers: BTreeMap<String, String>,
@@ -69,10 +68,34 @@ impl Evidence {
         let outcome = match over {
             Exhausted::Requests | Exhausted::Tokens => Outcome::Error,
             Exhausted::Time => Outcome::Timeout,
-            Exhausted::Refusals => Outcome::RateLimited,
+            Exhausted::Refused(Lack::Fit) => Outcome::PacketTooLarge,
+            // The caller knows that it refused; nothing is concluded from this outcome.
+            Exhausted::Refused(Lack::Room | Lack::Budget) => Outcome::RateLimited,
         };
         let reason = self.refused.as_ref().map_or("", |r| r.reason.as_str());
         Some((outcome, format!("{} {reason}", over.text()).trim_end().to_owned()))
+    }
+
+    /// What an attempt without a result ended by: a budget, else the failure that the backend
+    /// really answered, else what the worker made of it.
+    #[must_use]
+    pub fn judge(
+        &self,
+        outcome: Outcome,
+        reading: Option<Classification>,
+        detail: String,
+    ) -> (Outcome, Option<Classification>, String) {
+        if let Some((outcome, detail)) = self.ending() {
+            return (outcome, reading.filter(|r| r.outcome == outcome), detail);
+        }
+        match self.verdict() {
+            // Our own deadline is no word of the backend.
+            Some(seen) if outcome != Outcome::Timeout => {
+                let detail = format!("the backend failed ({}): {}", seen.rule, seen.evidence);
+                (seen.outcome, Some(seen.clone()), detail)
+            }
+            _ => (outcome, reading, detail),
+        }
     }
 
     /// The reading that an attempt without a result should carry: a failure that the backend ended
@@ -96,7 +119,6 @@ pub(super) struct Book {
 #[derive(Debug, Default)]
 struct State {
     evidence: Evidence,
-    refusals: u32,
     /// Tokens counted against the budget: reported, else estimated.
     tokens: u64,
 }
@@ -134,6 +156,8 @@ impl Book {
         let mut state = self.state();
         let over = if self.remaining().is_zero() {
             Some(Exhausted::Time)
+        } else if let Some(over) = state.evidence.exhausted {
+            Some(over)
         } else if state.evidence.usage.requests >= self.allowance.requests {
             Some(Exhausted::Requests)
         } else if state.tokens >= self.allowance.tokens {
@@ -154,15 +178,21 @@ impl Book {
         self.exhausted.cancel();
     }
 
+    /// Time ran out while the request waited for room.
+    pub(super) fn out_of_time(&self) -> Exhausted {
+        let mut state = self.state();
+        state.evidence.usage.requests = state.evidence.usage.requests.saturating_sub(1);
+        self.end(&mut state, Exhausted::Time);
+        Exhausted::Time
+    }
+
     /// The meters had no room; the request was not sent.
     pub(super) fn refused(&self, refused: Refused) {
         let mut state = self.state();
         state.evidence.usage.requests = state.evidence.usage.requests.saturating_sub(1);
+        let lack = refused.lack;
         state.evidence.refused = Some(refused);
-        state.refusals += 1;
-        if state.refusals >= MAX_REFUSALS {
-            self.end(&mut state, Exhausted::Refusals);
-        }
+        self.end(&mut state, Exhausted::Refused(lack));
     }
 
     pub(super) fn failed(&self, reading: Classification) {
@@ -176,7 +206,6 @@ impl Book {
         let mut state = self.state();
         state.evidence.successes += 1;
         state.evidence.failure = None;
-        state.evidence.refused = None;
     }
 
     /// Counts what an exchange used; `estimate` stands in where nothing was reported.

@@ -17,12 +17,12 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
-use super::admission::{Admission, Permit, Refused, Seen};
+use super::admission::{Admission, Lack, Permit, Refused, Seen};
 use super::evidence::{Book, Exhausted};
 use super::tap::Tap;
 use super::{Upstream, same};
 use crate::backends::classify::classify_http;
-use crate::backends::openai::{EndpointError, chain, plain_headers, reading};
+use crate::backends::openai::{EndpointError, chain, plain_headers, reading, secret_header};
 use crate::model::{Classification, Outcome};
 
 /// Longest error body that is kept and passed on, in bytes.
@@ -41,22 +41,18 @@ pub(super) struct Shared {
 
 /// The headers that the gateway adds: the configured ones, and the key in both customary forms.
 pub(super) fn own_headers(upstream: &Upstream) -> Result<HeaderMap, EndpointError> {
-    if !matches!(upstream.base_url.scheme(), "http" | "https") {
+    let base = &upstream.base_url;
+    if !matches!(base.scheme(), "http" | "https") || base.host_str().is_none() {
         return Err(EndpointError::Address(upstream.base_url.to_string()));
     }
     let mut headers = HeaderMap::new();
-    let secret = |text: &str| {
-        let mut value = HeaderValue::from_str(text).map_err(|_| EndpointError::Key)?;
-        value.set_sensitive(true);
-        Ok::<_, EndpointError>(value)
-    };
     for (name, value) in &upstream.headers {
         let name = HeaderName::try_from(name).map_err(|_| EndpointError::Header(name.clone()))?;
-        headers.insert(name, secret(value.expose_secret())?);
+        headers.insert(name, secret_header(value.expose_secret())?);
     }
     if let Some(key) = upstream.key.as_ref().map(|k| k.expose_secret()).filter(|k| !k.is_empty()) {
-        headers.insert(AUTHORIZATION, secret(&format!("Bearer {key}"))?);
-        headers.insert(HeaderName::from_static("x-api-key"), secret(key)?);
+        headers.insert(AUTHORIZATION, secret_header(&format!("Bearer {key}"))?);
+        headers.insert(HeaderName::from_static("x-api-key"), secret_header(key)?);
     }
     Ok(headers)
 }
@@ -81,12 +77,14 @@ pub(super) async fn forward(
         return exhausted(over);
     }
     let (input, output) = estimate(&body);
-    let permit = match shared.admission.admit(input, output).await {
-        Ok(permit) => permit,
-        Err(refused) => {
+    let permit = match timeout(shared.book.remaining(), shared.admission.admit(input, output)).await
+    {
+        Ok(Ok(permit)) => permit,
+        Ok(Err(refused)) => {
             shared.book.refused(refused.clone());
             return no_room(&refused);
         }
+        Err(_) => return exhausted(shared.book.out_of_time()),
     };
     let mut exchange = Exchange::new(&shared, permit, input + output);
     let request = outgoing(&shared, &method, &uri, &headers, body);
@@ -283,7 +281,11 @@ fn exhausted(over: Exhausted) -> Response {
 }
 
 fn no_room(refused: &Refused) -> Response {
-    problem(StatusCode::TOO_MANY_REQUESTS, &refused.reason, refused.retry_after)
+    match refused.lack {
+        Lack::Room => problem(StatusCode::TOO_MANY_REQUESTS, &refused.reason, refused.retry_after),
+        Lack::Fit => problem(StatusCode::PAYLOAD_TOO_LARGE, &refused.reason, None),
+        Lack::Budget => exhausted(Exhausted::Refused(Lack::Budget)),
+    }
 }
 
 fn transient(rule: &str, evidence: String) -> Classification {
@@ -346,6 +348,7 @@ impl Exchange {
 impl Drop for Exchange {
     fn drop(&mut self) {
         self.seen.usage = self.tap.usage;
+        self.seen.failure.clone_from(&self.failure);
         self.book.count(&self.seen, self.tap.model.take(), self.estimate);
         match self.failure.take() {
             Some(reading) => self.book.failed(reading),

@@ -7,6 +7,7 @@
 mod admission;
 mod evidence;
 mod forward;
+mod hints;
 mod tap;
 
 use std::collections::BTreeMap;
@@ -25,11 +26,13 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-pub use admission::{Admission, Open, Permit, Refused, Seen};
+pub use admission::{Admission, Lack, Open, Permit, Refused, Seen};
 pub use evidence::{Evidence, Exhausted};
+pub use hints::limit_hints;
 
 use self::evidence::Book;
 use self::forward::{Shared, forward};
+use super::Attempt;
 use super::openai::{EndpointError, http_client};
 use crate::model::Pool;
 
@@ -75,6 +78,29 @@ impl Upstream {
             first_byte_timeout: Duration::from_secs(600),
         })
     }
+
+    /// What must never be seen: the key and the values of the headers.
+    pub fn secrets(&self) -> impl Iterator<Item = &SecretString> {
+        self.headers.values().chain(&self.key)
+    }
+
+    /// Can it be used as it is set up?
+    ///
+    /// # Errors
+    /// When the address is none, or the key or a header can't be sent.
+    pub fn check(&self) -> Result<(), EndpointError> {
+        forward::own_headers(self).map(drop)
+    }
+}
+
+impl std::fmt::Debug for Upstream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { base_url, backend, .. } = self;
+        f.debug_struct("Upstream")
+            .field("base_url", &base_url.as_str())
+            .field("backend", backend)
+            .finish_non_exhaustive()
+    }
 }
 
 /// What one attempt may consume through its gateway.
@@ -109,6 +135,19 @@ pub enum GatewayError {
 }
 
 impl Gateway {
+    /// Starts the gateway of an attempt before the backend of its pool.
+    ///
+    /// # Errors
+    /// When the backend's settings are unusable or no loopback port can be had.
+    pub async fn of(upstream: &Upstream, attempt: &Attempt) -> Result<Self, GatewayError> {
+        let allowance = Allowance {
+            requests: attempt.request_budget,
+            tokens: attempt.token_budget,
+            time: attempt.deadline,
+        };
+        Self::start(upstream, &attempt.pool, allowance, Arc::clone(&attempt.admission)).await
+    }
+
     /// Starts a gateway before `upstream` for one attempt on `pool`.
     ///
     /// # Errors
@@ -151,11 +190,9 @@ impl Gateway {
     }
 
     /// The address for clients that expect `/v1` in their base.
-    ///
-    /// # Errors
-    /// Never in practice: the text is built from a socket address.
-    pub fn base_url(&self) -> Result<Url, url::ParseError> {
-        Url::parse(&format!("http://{}/v1", self.address))
+    #[must_use]
+    pub fn base_url(&self) -> String {
+        format!("http://{}/v1", self.address)
     }
 
     /// The address for clients that add `/v1` themselves.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use eventsource_stream::Eventsource as _;
 use futures_util::StreamExt as _;
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
 use tokio::time::timeout;
@@ -96,27 +96,15 @@ fn build(builder: reqwest::ClientBuilder) -> Result<reqwest::Client, EndpointErr
 impl Client {
     pub(super) fn new(
         http: reqwest::Client,
-        base: &Url,
-        key: Option<&SecretString>,
-        further: &BTreeMap<String, SecretString>,
+        base: &str,
+        key: &SecretString,
         idle: Duration,
         first: Duration,
     ) -> Result<Self, EndpointError> {
-        if !matches!(base.scheme(), "http" | "https") || base.host_str().is_none() {
-            return Err(EndpointError::Address(base.to_string()));
-        }
-        let mut url = base.clone();
-        let path = format!("{}/chat/completions", base.path().trim_end_matches('/'));
-        url.set_path(&path);
+        let url = Url::parse(&format!("{base}/chat/completions"))
+            .map_err(|_| EndpointError::Address(base.to_owned()))?;
         let mut headers = HeaderMap::new();
-        if let Some(key) = key.map(|k| k.expose_secret()).filter(|k| !k.is_empty()) {
-            headers.insert(AUTHORIZATION, secret_header(&format!("Bearer {key}"))?);
-        }
-        for (name, value) in further {
-            let name =
-                HeaderName::try_from(name).map_err(|_| EndpointError::Header(name.clone()))?;
-            headers.insert(name, secret_header(value.expose_secret())?);
-        }
+        headers.insert(AUTHORIZATION, secret_header(&format!("Bearer {}", key.expose_secret()))?);
         Ok(Self { http, url, headers, idle, first })
     }
 
@@ -223,7 +211,7 @@ impl Client {
     }
 }
 
-fn secret_header(value: &str) -> Result<HeaderValue, EndpointError> {
+pub(crate) fn secret_header(value: &str) -> Result<HeaderValue, EndpointError> {
     let mut value = HeaderValue::from_str(value).map_err(|_| EndpointError::Key)?;
     value.set_sensitive(true);
     Ok(value)

@@ -12,20 +12,17 @@ mod tree;
 mod verify;
 mod wire;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use secrecy::SecretString;
 use tokio::time::{Instant, sleep_until};
-use url::Url;
 
 pub use caller::Retry;
 pub(super) use caller::reading;
 pub use client::EndpointError;
 use client::loopback_client;
-pub(crate) use client::{chain, http_client, plain_headers};
+pub(crate) use client::{chain, http_client, plain_headers, secret_header};
 pub use dialect::Dialect;
 pub use verify::{ProcessVerify, Verified, VerifyRunner};
 pub(super) use wire::hidden_error;
@@ -34,7 +31,7 @@ use self::caller::{Budget, Caller};
 use self::client::Client;
 use self::session::{End, Session};
 use self::tools::Tools;
-use super::gateway::{Admission, Allowance, Evidence, Gateway, Upstream};
+use super::gateway::{Gateway, Upstream};
 use super::redact::Redactor;
 use super::{Attempt, WorkReport, Worker, prompt};
 use crate::model::{Outcome, Usage};
@@ -47,63 +44,32 @@ const MAX_DETAIL: usize = 2_000;
 /// How to reach an endpoint, and how to speak to it.
 #[derive(Clone)]
 pub struct OpenAiSettings {
-    /// Base address, up to and with `/v1`: the endpoint itself, or a gateway before it.
-    pub base_url: Url,
-    /// Key, sent as bearer token.
-    pub key: Option<SecretString>,
-    /// Further request headers.
-    pub headers: BTreeMap<String, SecretString>,
-    /// Name of the backend for the classification rules, e.g. `nim`.
-    pub backend: String,
+    /// The endpoint and its key.
+    pub upstream: Upstream,
     /// Speak this dialect only; `None` starts with tools and steps down.
     pub dialect: Option<Dialect>,
     /// Ask for streams.
     pub stream: bool,
-    /// Longest silence inside a stream.
-    pub idle_timeout: Duration,
-    /// Longest wait for the first byte of an answer.
-    pub first_byte_timeout: Duration,
     /// Retries of transient failures.
     pub retry: Retry,
-    /// Whose meters admit each request, through a gateway of the attempt's own; without it, requests
-    /// go out directly.
-    pub admission: Option<Arc<dyn Admission>>,
     /// Runs the node's checks for the model; without it, the tool is not offered.
     pub verify: Option<Arc<dyn VerifyRunner>>,
 }
 
 impl OpenAiSettings {
-    /// The defaults for an address: streams, 120 s of silence, 600 s to the first byte.
+    /// The defaults for an endpoint: tools where it has them, streams.
     #[must_use]
-    pub fn new(base_url: Url, key: Option<SecretString>, backend: impl Into<String>) -> Self {
-        Self {
-            base_url,
-            key,
-            headers: BTreeMap::new(),
-            backend: backend.into(),
-            dialect: None,
-            stream: true,
-            idle_timeout: Duration::from_secs(120),
-            first_byte_timeout: Duration::from_secs(600),
-            retry: Retry::default(),
-            admission: None,
-            verify: None,
-        }
+    pub fn new(upstream: Upstream) -> Self {
+        Self { upstream, dialect: None, stream: true, retry: Retry::default(), verify: None }
     }
 }
 
 /// The worker.
 pub struct OpenAiWorker {
     settings: OpenAiSettings,
-    route: Route,
+    /// Speaks to the gateway of each attempt.
+    local: reqwest::Client,
     redactor: Redactor,
-}
-
-/// How requests reach the endpoint.
-enum Route {
-    Direct(Client),
-    /// Through a gateway for each attempt, which this client speaks to.
-    Gated(Box<Upstream>, Arc<dyn Admission>, reqwest::Client),
 }
 
 impl OpenAiWorker {
@@ -112,43 +78,24 @@ impl OpenAiWorker {
     /// # Errors
     /// When the address or the key cannot be used.
     pub fn new(settings: OpenAiSettings) -> Result<Self, EndpointError> {
-        let (idle, first) = (settings.idle_timeout, settings.first_byte_timeout);
-        let (base, key, headers) = (&settings.base_url, &settings.key, &settings.headers);
-        // Checks the settings in either case.
-        let direct = Client::new(http_client(base)?, base, key.as_ref(), headers, idle, first)?;
-        let route = match &settings.admission {
-            None => Route::Direct(direct),
-            Some(admission) => {
-                let mut upstream = Upstream::new(base.clone(), key.clone(), &settings.backend)?;
-                upstream.headers.clone_from(headers);
-                upstream.idle_timeout = idle;
-                upstream.first_byte_timeout = first;
-                let local = loopback_client()?;
-                Route::Gated(Box::new(upstream), Arc::clone(admission), local)
-            }
-        };
-        let redactor = Redactor::new(headers.values().chain(key).cloned());
-        Ok(Self { settings, route, redactor })
+        let upstream = &settings.upstream;
+        upstream.check()?;
+        let redactor = Redactor::new(upstream.secrets().cloned());
+        Ok(Self { local: loopback_client()?, redactor, settings })
     }
 
-    /// The client of one attempt, and its gateway where the pool has meters.
-    async fn reach(&self, attempt: &Attempt) -> Result<(Client, Option<Gateway>), String> {
-        let (upstream, admission, local) = match &self.route {
-            Route::Direct(client) => return Ok((client.clone(), None)),
-            Route::Gated(upstream, admission, local) => (upstream, admission, local),
-        };
-        let allowance = Allowance {
-            requests: attempt.request_budget,
-            tokens: attempt.token_budget,
-            time: attempt.deadline,
-        };
-        let start = Gateway::start(upstream, &attempt.pool, allowance, Arc::clone(admission));
-        let gateway = start.await.map_err(|e| e.to_string())?;
-        let base = gateway.base_url().map_err(|e| e.to_string())?;
-        let (idle, first) = (self.settings.idle_timeout, self.settings.first_byte_timeout);
-        let (key, none) = (Some(gateway.token()), BTreeMap::new());
-        let client = Client::new(local.clone(), &base, key, &none, idle, first);
-        Ok((client.map_err(|e| e.to_string())?, Some(gateway)))
+    /// The gateway of one attempt, and the client that speaks to it.
+    async fn reach(&self, attempt: &Attempt) -> Result<(Client, Gateway), String> {
+        let upstream = &self.settings.upstream;
+        let gateway = Gateway::of(upstream, attempt).await.map_err(|e| e.to_string())?;
+        // The gateway judges the silence and says so; waiting a little longer than it hears that.
+        let longer = |wait: Duration| wait + Duration::from_secs(5);
+        // A request may wait for the windows before it is sent.
+        let first = longer(upstream.first_byte_timeout).max(attempt.deadline);
+        let idle = longer(upstream.idle_timeout);
+        let client =
+            Client::new(self.local.clone(), &gateway.base_url(), gateway.token(), idle, first);
+        Ok((client.map_err(|e| e.to_string())?, gateway))
     }
 
     fn report(&self, end: End, usage: Usage, model_seen: Option<String>, log: &str) -> WorkReport {
@@ -203,7 +150,7 @@ impl Worker for OpenAiWorker {
         };
         let caller = Caller::new(
             client,
-            &self.settings.backend,
+            &self.settings.upstream.backend,
             &attempt.pool,
             self.settings.retry,
             self.settings.stream,
@@ -222,15 +169,13 @@ impl Worker for OpenAiWorker {
                 End::Failed(Outcome::Timeout, None, format!("the attempt's {seconds} s are over"))
             }
         };
-        let evidence = match gateway {
-            Some(gateway) => gateway.stop().await,
-            None => Evidence::default(),
-        };
-        let end = match (end, evidence.ending()) {
-            (End::Failed(_, reading, _), Some((outcome, detail))) => {
-                End::Failed(outcome, reading.filter(|r| r.outcome == outcome), detail)
+        let evidence = gateway.stop().await;
+        let end = match end {
+            End::Failed(outcome, reading, detail) => {
+                let (outcome, reading, detail) = evidence.judge(outcome, reading, detail);
+                End::Failed(outcome, reading, detail)
             }
-            (end, _) => end,
+            done @ End::Done(_) => done,
         };
         let (usage, model_seen) = (session.caller.usage, session.caller.model_seen.clone());
         let log = std::mem::take(&mut session.log);

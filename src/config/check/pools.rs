@@ -11,7 +11,8 @@ use crate::config::{Config, HeaderValue, PoolConfig, secret};
 use crate::model::{PoolId, Provider};
 
 /// Placeholders of pool commands.
-const PLACEHOLDERS: &[&str] = &["prompt-file", "result-file", "paths", "node", "workdir"];
+const PLACEHOLDERS: &[&str] =
+    &["prompt-file", "result-file", "paths", "node", "workdir", "base-url"];
 
 /// Tokens of the job itself: no worker may see them.
 const RUNNER_SECRETS: &[&str] = &[
