@@ -12,6 +12,8 @@ const MINUTE: Millis = 60_000;
 const DAY: Millis = 24 * 60 * MINUTE;
 /// A learned limit never grows beyond this; past it the pool behaves as unlimited anyway.
 const LEARNED_MAX: u32 = 1_024;
+/// Requests a minute below which no limit is learned: pauses with their backoff hold such a pool.
+const LEARNED_MIN: u32 = 6;
 
 /// What one request is expected to take.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -401,8 +403,10 @@ impl Meters {
         let undeclared = d.requests_per_minute.is_none() && d.input_tokens_per_minute.is_none();
         if undeclared && !reset_known {
             let recent = u32::try_from(meter.requests.used(now)).unwrap_or(LEARNED_MAX);
-            let current = meter.learned.requests_per_minute.unwrap_or(recent.max(1));
-            meter.learned.requests_per_minute = Some((current / 2).max(1));
+            let current = meter.learned.requests_per_minute.unwrap_or(recent);
+            if current > LEARNED_MIN {
+                meter.learned.requests_per_minute = Some((current / 2).max(LEARNED_MIN));
+            }
         }
         (before != (meter.learned.concurrent, meter.learned.requests_per_minute))
             .then(|| self.learned(ix))

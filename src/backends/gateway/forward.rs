@@ -338,9 +338,13 @@ impl Exchange {
             let reading = classify_http(&self.backend, status, &headers, &body, Timestamp::now());
             self.failure = Some(reading);
         } else if !self.tap.complete && self.failure.is_none() {
-            let what =
-                format!("the answer ended after {} bytes without being complete", self.tap.bytes);
-            self.failure = Some(transient("stream-cut", what));
+            let bytes = self.tap.bytes;
+            self.failure = Some(if bytes == 0 {
+                transient("empty-body", "a 200 with an empty body".to_owned())
+            } else {
+                let what = format!("the answer ended after {bytes} bytes without being complete");
+                transient("stream-cut", what)
+            });
         }
     }
 }
