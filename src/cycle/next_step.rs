@@ -257,7 +257,6 @@ pub(super) fn surroundings(config: &Config) -> Surroundings {
         verify: Some(Arc::new(ProcessVerify { walls: walls.clone(), ..ProcessVerify::default() })),
         walls,
         disk_growth: Some(config.policy.max_worker_disk_bytes),
-        ..Surroundings::default()
     }
 }
 

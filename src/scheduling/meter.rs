@@ -521,6 +521,12 @@ impl Meters {
         meter.day.earliest(now, limit, 0, 1).is_some_and(|at| at > now)
     }
 
+    /// Is there none?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.meters.is_empty()
+    }
+
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {
