@@ -52,9 +52,14 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     let mut text = String::new();
     std::io::stdin()
         .lock()
-        .take(MAX_INPUT)
+        .take(MAX_INPUT + 1)
         .read_to_string(&mut text)
         .map_err(|error| Failure::usage("cannot read standard input").because(error))?;
+    if text.len() as u64 > MAX_INPUT {
+        return Err(Failure::usage("standard input is larger than 4 MiB")
+            .because("a comment has at most 65 536 characters")
+            .remedy("give one comment"));
+    }
     let comment: Comment = serde_json::from_str(&text).map_err(|error| {
         Failure::usage("standard input is no comment")
             .because(error)

@@ -13,8 +13,18 @@ use crate::model::{Channel, Observation, Outcome};
 /// Most bytes that are read; a backend's answer is far smaller.
 const LARGEST_INPUT: u64 = 16 * 1024 * 1024;
 
+/// What standard input should hold.
+const SHAPE: &str = r#"give one object: {"backend","channel":"http","status","headers","body"} or {"backend","channel":"cli","exit_code","stdout","stderr"}"#;
+
+/// JSON on standard input: `{"backend", "channel": "http", "status", "headers", "body"}` or
+/// `{"backend", "channel": "cli", "exit_code", "stdout", "stderr"}`, optional `"now"`. Prints
+/// `{"outcome", "reset_seconds", "reset_at", "rule", "evidence"}`.
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {}
+pub(super) struct Args {
+    /// Print JSON (it always does).
+    #[arg(long, hide = true)]
+    json: bool,
+}
 
 pub(super) fn run(_args: Args) -> Result<(), Failure> {
     let mut bytes = Vec::new();
@@ -59,7 +69,6 @@ fn explain(bytes: &[u8], wall: Timestamp) -> Result<String, Failure> {
 
 /// Reads an observation leniently: fields may be missing, null, or of a neighbouring type.
 fn read(bytes: &[u8]) -> Result<Observation, Failure> {
-    const SHAPE: &str = r#"give one object: {"backend","channel":"http","status","headers","body"} or {"backend","channel":"cli","exit_code","stdout","stderr"}"#;
     let value: Value = serde_json::from_slice(bytes).map_err(|error| {
         Failure::usage("standard input is not one JSON observation").because(error).remedy(SHAPE)
     })?;
@@ -90,23 +99,42 @@ fn read(bytes: &[u8]) -> Result<Observation, Failure> {
     };
     let channel = if is_cli {
         Channel::Cli {
-            exit_code: integer(&fields, "exit_code").and_then(|code| i32::try_from(code).ok()),
+            exit_code: integer(&fields, "exit_code", i64::from(i32::MIN), i64::from(i32::MAX))?
+                .and_then(|code| i32::try_from(code).ok()),
             stdout: text(fields.get("stdout")),
             stderr: text(fields.get("stderr")),
         }
     } else {
         Channel::Http {
-            status: integer(&fields, "status").and_then(|status| u16::try_from(status).ok()),
-            headers: headers(fields.get("headers")),
+            status: integer(&fields, "status", 0, 999)?
+                .filter(|status| *status > 0)
+                .and_then(|status| u16::try_from(status).ok()),
+            headers: headers(fields.get("headers"))?,
             body: text(fields.get("body")),
         }
     };
     Ok(Observation { backend: text(fields.get("backend")), channel, now })
 }
 
-fn integer(fields: &Map<String, Value>, name: &str) -> Option<i64> {
-    let value = fields.get(name)?;
-    value.as_i64().or_else(|| value.as_str()?.trim().parse().ok())
+/// A whole number within bounds, also written as a string; null and absence are none.
+fn integer(
+    fields: &Map<String, Value>,
+    name: &str,
+    least: i64,
+    most: i64,
+) -> Result<Option<i64>, Failure> {
+    let number = match fields.get(name) {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::String(text)) if text.trim().is_empty() => return Ok(None),
+        Some(Value::String(text)) => text.trim().parse().ok(),
+        Some(other) => other.as_i64(),
+    };
+    match number.filter(|number| (least..=most).contains(number)) {
+        Some(number) => Ok(Some(number)),
+        None => Err(Failure::usage(format!("`{name}` is no whole number from {least} to {most}"))
+            .because(format!("it is {}", fields.get(name).unwrap_or(&Value::Null)))
+            .remedy(SHAPE)),
+    }
 }
 
 fn text(value: Option<&Value>) -> String {
@@ -118,12 +146,13 @@ fn text(value: Option<&Value>) -> String {
 }
 
 /// An object of strings, numbers or lists, or a list of pairs; names in any case.
-fn headers(value: Option<&Value>) -> BTreeMap<String, String> {
+fn headers(value: Option<&Value>) -> Result<BTreeMap<String, String>, Failure> {
     let single = |value: &Value| match value {
         Value::Array(values) => text(values.first()),
         other => text(Some(other)),
     };
-    match value {
+    Ok(match value {
+        None | Some(Value::Null) => BTreeMap::new(),
         Some(Value::Object(fields)) => {
             fields.iter().map(|(name, value)| (name.to_ascii_lowercase(), single(value))).collect()
         }
@@ -131,8 +160,12 @@ fn headers(value: Option<&Value>) -> BTreeMap<String, String> {
             .iter()
             .filter_map(|pair| Some((text(pair.get(0)).to_ascii_lowercase(), single(pair.get(1)?))))
             .collect(),
-        _ => BTreeMap::new(),
-    }
+        Some(other) => {
+            return Err(Failure::usage("`headers` is no object of names and values")
+                .because(format!("it is {other}"))
+                .remedy(SHAPE));
+        }
+    })
 }
 
 #[cfg(test)]
@@ -180,7 +213,20 @@ mod tests {
 
     #[test]
     fn malformed_input_is_refused() {
-        for bad in ["", "{", "[]", "null", r#"{"channel":"fax"}"#, r#"{"now":"yesterday"}"#] {
+        for bad in [
+            "",
+            "{",
+            "[]",
+            "null",
+            r#"{"channel":"fax"}"#,
+            r#"{"now":"yesterday"}"#,
+            r#"{"status":"abc"}"#,
+            r#"{"status":-1}"#,
+            r#"{"status":42900}"#,
+            r#"{"status":4.5}"#,
+            r#"{"channel":"cli","exit_code":[]}"#,
+            r#"{"headers":"none"}"#,
+        ] {
             assert!(explain(bad.as_bytes(), wall()).is_err(), "{bad}");
         }
     }

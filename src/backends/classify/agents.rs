@@ -44,6 +44,7 @@ pub(super) static SENTENCES: &[Rule] = &[
             r"limit will reset at",
             r"out of extra usage",
             r"sorry, you've hit a rate limit",
+            r"exceeded your copilot token usage",
             r"usage_limit_reached",
         ])
         .unless(&[r"your specified (?:api |workspace )", r"billing cycle"]),
@@ -61,8 +62,9 @@ pub(super) static SENTENCES: &[Rule] = &[
             r"not logged in",
             r"no authentication information found",
             r"authentication required\. please run",
+            r"providerautherror",
         ]),
-        "Claude Code, Codex, Copilot and Cursor CLIs",
+        "Claude Code, Codex, Copilot, Cursor and opencode CLIs",
     ),
     rule(
         "claude-too-long",
@@ -90,6 +92,7 @@ pub(super) static SENTENCES: &[Rule] = &[
             r"model is not supported when using",
             r"(?:requested|selected|this) model is not (?:supported|available)",
             r"cannot use this model",
+            r"access to \S{1,80} has been temporarily limited",
         ]),
         "Claude Code, Codex, Copilot and Cursor CLIs",
     ),
@@ -114,7 +117,7 @@ pub(super) static WRAPPERS: &[Rule] = &[
         Transient,
         when()
             .says(&[
-                r"stream (?:disconnected|closed|error)",
+                r"\bstream (?:disconnected|closed|error)",
                 r"idle timeout waiting for sse",
                 r"exceeded retry limit, last status: 5\d\d",
             ])

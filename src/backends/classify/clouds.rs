@@ -264,7 +264,7 @@ pub(super) static GOOGLE: &[Rule] = &[
                 r"exceeded your current quota.{0,120}ai\.google\.dev",
                 r"resource (?:has been )?exhausted",
             ])
-            .unless(&["worker local"]),
+            .unless(&["worker local", "available credits|spending limit"]),
         "Gemini without QuotaFailure details; Vertex dynamic shared quota",
     ),
     rule(

@@ -86,7 +86,7 @@ static NOISE: LazyLock<Option<Regex>> =
 
 /// `Limit 30000, Requested 31538`; `limit: 6000, used: 10, requested: 7000`.
 static LIMIT_AND_REQUEST: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r"\blimit:? ([0-9][0-9,]{0,14}),? (?:used:? [0-9,]{1,15},? )?requested:? ([0-9][0-9,]{0,14})").ok()
+    Regex::new(r"\blimit:? ([0-9][0-9,]{0,14}),? (?:used:? [0-9,]{1,15},? )?requested:? ~?([0-9][0-9,]{0,14})").ok()
 });
 
 impl Evidence {
@@ -238,6 +238,7 @@ mod tests {
     fn a_request_beyond_the_whole_limit() {
         assert!(seen("Limit 30,000, Requested 31,538.").exceeds_alone());
         assert!(seen("Limit: 6000, Used: 10, Requested: 7000").exceeds_alone());
+        assert!(seen("Limit 7000, Used 0, Requested ~12903.").exceeds_alone());
         assert!(!seen("Limit 30000, Used 29937, Requested 385.").exceeds_alone());
     }
 }

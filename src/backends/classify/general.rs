@@ -142,7 +142,7 @@ pub(super) static WORDS: &[Rule] = &[
         "overloaded",
         Transient,
         when().says(&[
-            r"\boverloaded\b|over capacity|capacity temporarily exceeded|at capacity",
+            r"\boverloaded\b|over capacity|capacity (?:temporarily )?exceeded|at capacity",
             r"high (?:traffic|demand|load)|heavy load",
             r"(?:server|service|system|model|engine|api|backend|provider) (?:is )?(?:currently |temporarily )?(?:busy|unavailable|down)",
             r"upstream_error|upstream (?:connect error|request timeout|error)|stream_read_error",

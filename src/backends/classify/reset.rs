@@ -300,7 +300,7 @@ fn unit_seconds(unit: &str) -> f64 {
 /// Words that announce a reset; what follows directly must be a duration.
 static BEFORE_DURATION: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(concat!(
-        r"(?:\b(?:try(?: your request)? again|retry(?: again| the request| your request)?|come back|check back|available(?: again)?|regain access|access (?:returns|resumes)|reset(?:s|ting)?(?: again)?|refresh(?:es)?|renews?|unlocks?)(?: will be)?,? (?:in|after|within)",
+        r"(?:\b(?:(?:please|can|may|should|must|then|or|to) retry(?: again| the request| your request)?|try(?: your request)? again|come back|check back|available(?: again)?|regain access|access (?:returns|resumes)|reset(?:s|ting)?(?: again)?|refresh(?:es)?|renews?|unlocks?)(?: will be)?,? (?:in|after|within)|\bretry(?: again| the request| your request)? (?:after|within)",
         r"|\bplease wait(?: for)?(?: at least)?|\bwait(?: for)?(?: at least)?|\bretry[-_ ]after:?|\blimits? will reset in|\bback in) (?:about |around |approximately |approx\. |another |the next |~)?",
     ))
     .ok()
@@ -331,6 +331,10 @@ static MINUTE_WINDOW: LazyLock<Option<Regex>> = LazyLock::new(|| {
     .ok()
 });
 
+/// Codex counts its own tries between the server's answers.
+static COUNTED_TRIES: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"\b(?:retrying|reconnecting\S*) [0-9]+/[0-9]+").ok());
+
 fn prose(text: &str, now: Timestamp) -> Vec<Claim> {
     let mut found = Vec::new();
     if let Some(pattern) = BEFORE_DURATION.as_ref() {
@@ -340,6 +344,10 @@ fn prose(text: &str, now: Timestamp) -> Vec<Claim> {
                 found.push(Claim::In(seconds));
             }
         }
+    }
+    // A transcript of tries repeats the answer with ever newer figures: the last one holds.
+    if COUNTED_TRIES.as_ref().is_some_and(|tries| tries.is_match(text)) {
+        found.reverse();
     }
     if let Some(pattern) = BEFORE_TIME.as_ref() {
         for anchor in pattern.find_iter(text).take(20) {
@@ -397,6 +405,7 @@ mod tests {
             ("expected available in 12 seconds.", 12.0),
             ("retrying in 20h28m - attempt #1", 73_680.0),
             ("resets in pt1h2m", 3720.0),
+            ("try again in 17 seconds.; retrying 5/5 in 3.32s… try again in 11 seconds.", 11.0),
             ("try again in 1 hour, 5 minutes and 3 seconds", 3903.0),
         ] {
             let found = said(text).unwrap_or(-1.0);
@@ -409,6 +418,7 @@ mod tests {
         for text in [
             "wait for limits to reset (every 5h and every week.)",
             "retrying in 1 seconds… (attempt 1/10)",
+            "retry in 0.4 seconds.",
             "retrying in 2s - attempt #3",
             "retrying request to /chat/completions in 0.406378 seconds",
             "rate limit of 50 per 86400s exceeded",

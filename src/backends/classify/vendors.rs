@@ -82,8 +82,8 @@ pub(super) static ROUTERS: &[Rule] = &[
     rule(
         "litellm-no-deployment",
         RateLimited,
-        when().says(&[r"no deployments available"]),
-        "litellm 429: every deployment is cooling down after limits",
+        when().says(&[r"no deployments available", r"over user-defined ratelimit"]),
+        "litellm 429: every deployment is cooling down after limits, or over its own",
     ),
     rule(
         "openrouter-free-window",
