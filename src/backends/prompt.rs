@@ -27,6 +27,8 @@ pub enum Finish {
     LastMessage,
     /// As a file at this path.
     File(String),
+    /// By leaving the changes in the checkout; the agent is not ours.
+    Host,
 }
 
 /// A prompt: what holds for every attempt, and this attempt's task.
@@ -182,6 +184,18 @@ fn verify_list(commands: &[VerifyCommand]) -> String {
     out
 }
 
+/// What an agent that is not ours must know of how its work is taken.
+const HOST: &str = "You stand in a checkout of the repository at the commit that the work starts from. \
+     Leave your changes in its files: do not commit, push, open a pull request or comment, and leave \
+     nothing else behind in the checkout (files that git ignores do not count).\n\n\
+     What happens then: everything that differs from that commit is taken as one change. A change \
+     outside the write scope, to `.git` or to protected files, a link that leaves the tree, or \
+     something that looks like a secret makes the whole result refused. The checks above are run on \
+     exactly that tree, here and once more before it lands. What passes becomes a pull request for \
+     people; what does not counts as a failed attempt, and the next one is told why.\n\n\
+     When the changes are made, end with a last message that holds this JSON object in a fenced \
+     `json` block:";
+
 fn finish_text(attempt: &Attempt, finish: &Finish) -> String {
     let first = attempt.node.findings.first().map_or("F-1", |id| id.as_str());
     let ids: Vec<&str> = attempt.node.findings.iter().map(|id| id.as_str()).collect();
@@ -202,6 +216,7 @@ fn finish_text(attempt: &Attempt, finish: &Finish) -> String {
                 quoted(path)
             )
         }
+        Finish::Host => HOST.to_owned(),
     };
     let example = if *finish == Finish::Tool {
         format!("Its arguments look like this: {shape}")

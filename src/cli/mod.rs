@@ -6,7 +6,9 @@ mod demo;
 mod doctor;
 mod explain_comment;
 mod explain_error;
+mod grant;
 mod logging;
+mod merge_results;
 mod next_step;
 mod plan;
 mod run_options;
@@ -15,6 +17,7 @@ mod simulate;
 mod status;
 mod steer;
 mod validate;
+mod work;
 
 use std::process::ExitCode;
 
@@ -39,6 +42,14 @@ pub struct Cli {
 enum Command {
     /// Run one cycle: observe, grant, work, land, report.
     NextStep(next_step::Args),
+    /// Hand nodes out to jobs of their own: observe, decide, claim.
+    Grant(grant::Args),
+    /// Do one handed-out node and leave its result as a file; writes nothing else.
+    Work(work::WorkArgs),
+    /// Take what another agent left in the checkout as the result of a handed-out node.
+    AcceptNode(work::AcceptArgs),
+    /// Take results of handed-out nodes in: judge, integrate, push, open pull requests.
+    MergeResults(merge_results::Args),
     /// Look whether a cycle would work here, and say what to do where not; starts nothing.
     Doctor(doctor::Args),
     /// Show the run.
@@ -98,6 +109,10 @@ pub async fn main() -> ExitCode {
 async fn run(cli: Cli) -> Result<(), Failure> {
     match cli.command {
         Command::NextStep(args) => next_step::run(args).await,
+        Command::Grant(args) => grant::run(args).await,
+        Command::Work(args) => work::run(args).await,
+        Command::AcceptNode(args) => work::accept(args).await,
+        Command::MergeResults(args) => merge_results::run(args).await,
         Command::Doctor(args) => doctor::run(args).await,
         Command::Status(args) => status::run(args).await,
         Command::Resume(args) => steer::run(&args.run, Steer::Resume).await,

@@ -7,9 +7,11 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::run_options::{RunArgs, duration};
-use super::{Failure, print};
+use super::{Failure, merge_results, print};
 use crate::actions::{ActionsError, Log, Runtime};
-use crate::cycle::{CycleError, CycleReport, Given, next_step};
+use crate::cycle::{
+    CycleError, CycleReport, Given, GrantOptions, Options, TakeInOptions, grant, next_step,
+};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -40,6 +42,35 @@ pub(super) async fn run(mut args: Args) -> Result<(), Failure> {
     if runtime.on_actions {
         from_inputs(&mut args, &runtime)?;
     }
+    let json = args.run.json;
+    let mode = if runtime.on_actions { runtime.input("mode") } else { None };
+    let report = match mode {
+        None | Some("cycle") => next_step(options(args).await?, stop_signal()).await,
+        Some("grant") => {
+            let prompts = runtime.input("prompts").map(|path| args.run.repo.join(path));
+            let how = GrantOptions { prompts, ..GrantOptions::default() };
+            grant(options(args).await?, how, stop_signal()).await
+        }
+        Some("land") => {
+            let bundles = runtime.input("bundles").ok_or_else(|| {
+                Failure::usage("mode: land needs the folder of the results")
+                    .remedy("set the input `bundles`")
+            })?;
+            let grant = runtime.input("grant").map(str::parse).transpose();
+            let grant = grant.map_err(|e| Failure::usage("input grant").because(e))?;
+            let how = TakeInOptions { bundles: args.run.repo.join(bundles), grant };
+            return merge_results::take_in(options(args).await?, how, json).await;
+        }
+        Some(other) => {
+            return Err(Failure::usage(format!("mode '{other}' is not known"))
+                .remedy("use mode: cycle, grant or land"));
+        }
+    };
+    show(&runtime, &report.map_err(failure)?, json)
+}
+
+/// What the arguments come to.
+pub(super) async fn options(args: Args) -> Result<Options, Failure> {
     let given = Given {
         files: args.findings,
         intent: args.intent,
@@ -48,12 +79,17 @@ pub(super) async fn run(mut args: Args) -> Result<(), Failure> {
     };
     let mut options = args.run.options(given, args.time_budget, args.resume).await?;
     options.dry_run = args.dry_run;
-    let report = next_step(options, stop_signal()).await.map_err(failure)?;
-    let text = render(&report, args.run.json)?;
+    Ok(options)
+}
+
+/// Shows the report to people, and on Actions to the jobs that come after.
+pub(super) fn show(runtime: &Runtime, report: &CycleReport, json: bool) -> Result<(), Failure> {
     if !runtime.on_actions {
-        return print(&text);
+        return print(&render(report, json)?);
     }
-    outputs(&runtime, &report)
+    // What was handed out holds keys: it is an output for the next job and never a line of the log.
+    let text = render(report, json && report.grant.is_none())?;
+    outputs(runtime, report)
         .map_err(|e| Failure::failed("the job's outputs can't be written").because(e))?;
     // Titles and reasons in it come from outside: the runner must read no command in them.
     let mut log = Log::new(std::io::stdout().lock(), true);
@@ -61,7 +97,7 @@ pub(super) async fn run(mut args: Args) -> Result<(), Failure> {
 }
 
 /// Inputs of the action fill what the command line leaves open.
-fn from_inputs(args: &mut Args, runtime: &Runtime) -> Result<(), Failure> {
+pub(super) fn from_inputs(args: &mut Args, runtime: &Runtime) -> Result<(), Failure> {
     if let Some(workspace) = runtime.workspace.as_ref().filter(|_| args.run.repo.as_os_str() == ".")
     {
         args.run.repo.clone_from(workspace);
@@ -92,13 +128,7 @@ fn from_inputs(args: &mut Args, runtime: &Runtime) -> Result<(), Failure> {
     args.dry_run |= runtime.flag("dry-run").map_err(|text| {
         Failure::usage(format!("input dry-run: '{text}' is neither true nor false"))
     })?;
-    match runtime.input("mode") {
-        None | Some("cycle") => Ok(()),
-        Some(other) => {
-            Err(Failure::usage(format!("mode '{other}' is not supported by this version"))
-                .remedy("use mode: cycle"))
-        }
-    }
+    Ok(())
 }
 
 /// Sets the action's outputs and appends the step summary.
@@ -113,6 +143,7 @@ fn outputs(runtime: &Runtime, report: &CycleReport) -> Result<(), ActionsError> 
     runtime.set_output("run-id", &run)?;
     runtime.set_output("pull-requests", &json(serde_json::json!(report.pull_requests)))?;
     runtime.set_output("nodes", &json(serde_json::json!(report.nodes)))?;
+    super::grant::outputs(runtime, report.grant.as_ref())?;
     if !report.summary.is_empty() {
         runtime.append_summary(&report.summary)?;
         if let Some(path) = &runtime.summary_file {
@@ -154,9 +185,15 @@ pub(super) fn failure(error: CycleError) -> Failure {
             Failure::refused(error.to_string())
                 .remedy("update overhaul to the version that wrote it")
         }
+        CycleError::Refused(what) => {
+            Failure::refused(what).remedy("throw the work away: the node is done anew by its owner")
+        }
         other => Failure::failed("the cycle could not go on").because(other),
     }
 }
+
+/// Results that the text names; JSON holds all.
+const SHOWN_RESULTS: usize = 300;
 
 /// The report as text or JSON.
 pub(super) fn render(report: &CycleReport, json: bool) -> Result<String, Failure> {
@@ -195,6 +232,21 @@ pub(super) fn render(report: &CycleReport, json: bool) -> Result<String, Failure
         let why: String = why.chars().take(300).collect();
         let _ =
             writeln!(text, "  {} failed after {} attempts: {why}", failed.node, failed.attempts);
+    }
+    if let Some(grant) = &report.grant {
+        let _ = writeln!(text, "  handed out as {}, until {}:", grant.id, grant.expires);
+        for node in &grant.nodes {
+            let _ = writeln!(text, "    {} (attempt {}) to {}", node.node, node.attempt, node.pool);
+        }
+    }
+    for result in report.results.iter().take(SHOWN_RESULTS) {
+        let node = result.node.as_ref().map(ToString::to_string);
+        let what = node.or_else(|| result.file.clone()).unwrap_or_default();
+        let fate = serde_json::to_value(result.fate).ok();
+        let fate = fate.as_ref().and_then(|v| v.as_str()).unwrap_or_default();
+        let why: String = result.why.split_whitespace().collect::<Vec<_>>().join(" ");
+        let why: String = why.chars().take(300).collect();
+        let _ = writeln!(text, "  {what} {fate}{}{why}", if why.is_empty() { "" } else { ": " });
     }
     for pool in &report.pools_left_out {
         let _ = writeln!(text, "  pool left out: {pool}");

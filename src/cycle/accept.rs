@@ -5,7 +5,7 @@ use super::attempt::Ticket;
 use super::context::Cycle;
 use super::error::blocking;
 use super::{CycleError, proof};
-use crate::backends::WorkReport;
+use crate::backends::{WorkReport, WorkerResult};
 use crate::config::ScopeAmend;
 use crate::git::Oid;
 use crate::ledger::{CheckRecord, EventKind, FrictionType};
@@ -13,7 +13,7 @@ use crate::model::{AttemptNumber, Finding, FindingId, Node, Outcome};
 use crate::process::Status;
 use crate::report::text;
 use crate::workspace::{
-    self, CheckResult, ScopePolicy, Slot, TakeLimits, Violation, WorkspaceError,
+    self, CheckResult, ScopePolicy, Slot, TakeLimits, Taken, Violation, WorkspaceError,
 };
 
 /// What an attempt is worth.
@@ -85,27 +85,34 @@ pub(super) async fn already_gone(
     })
 }
 
-/// Judges what the worker left in the slot.
-pub(super) async fn judge(
-    cycle: &Cycle,
+/// A worktree that shows a commit.
+pub(super) async fn slot_at(cycle: &Cycle, commit: Oid) -> Result<Slot, CycleError> {
+    let workspace = cycle.workspace.clone();
+    blocking(move || {
+        let mut slot = workspace.slot(Some(commit))?;
+        slot.reset(commit)?;
+        Ok::<_, WorkspaceError>(slot)
+    })
+    .await
+}
+
+/// What the worker claims, as far as it may claim anything.
+pub(super) fn claims<'a>(
     ticket: &Ticket,
-    slot: &Slot,
-    report: &WorkReport,
-) -> Result<Verdict, CycleError> {
-    // 1. The result.
+    report: &'a WorkReport,
+) -> Result<&'a WorkerResult, Refusal> {
     let result = match (&report.result, report.outcome) {
         (Some(result), Outcome::Success) => result,
         (_, Outcome::Success) => {
-            return Ok(refused(Refusal {
+            return Err(Refusal {
                 repairable: true,
                 ..Refusal::new(Outcome::InvalidResult, "The worker left no result.")
-            }));
+            });
         }
         (_, outcome) => {
             let mut refusal = Refusal::new(outcome, report.detail.clone());
             refusal.repairable = outcome == Outcome::InvalidResult;
-            refusal.tree = changed_tree(cycle, ticket, slot);
-            return Ok(refused(refusal));
+            return Err(refusal);
         }
     };
     let foreign: Vec<&str> = result
@@ -121,37 +128,72 @@ pub(super) async fn judge(
             foreign.join(", "),
             ticket.node.findings.iter().map(FindingId::as_str).collect::<Vec<_>>().join(", ")
         );
-        return Ok(refused(Refusal {
-            repairable: true,
-            ..Refusal::new(Outcome::InvalidResult, detail)
-        }));
+        return Err(Refusal { repairable: true, ..Refusal::new(Outcome::InvalidResult, detail) });
     }
     if result.resolved.is_empty() {
         let reasons: Vec<String> =
             result.blocked.iter().map(|b| format!("{}: {}", b.finding, b.reason)).collect();
         let detail = format!("The worker resolved nothing. {}", reasons.join("; "));
-        return Ok(refused(Refusal::new(Outcome::InvalidResult, detail)));
+        return Err(Refusal::new(Outcome::InvalidResult, detail));
     }
+    Ok(result)
+}
 
-    // 2. The final tree, whatever the worker committed.
-    let base = ticket.base.commit();
-    let taken = match slot.take_tree(&take_limits(cycle)) {
-        Ok(taken) => taken,
+/// A tree as far as it may be taken: too much of it is the worker's doing.
+pub(super) fn taken(
+    taken: Result<Taken, WorkspaceError>,
+) -> Result<Result<Taken, Verdict>, CycleError> {
+    match taken {
+        Ok(taken) => Ok(Ok(taken)),
         Err(error @ (WorkspaceError::TooManyFiles { .. } | WorkspaceError::TooMuchData { .. })) => {
-            return Ok(refused(Refusal::new(Outcome::InvalidResult, format!("{error}."))));
+            Ok(Err(refused(Refusal::new(Outcome::InvalidResult, format!("{error}.")))))
         }
-        Err(error) => return Err(error.into()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Judges what the worker left in the slot.
+pub(super) async fn judge(
+    cycle: &Cycle,
+    ticket: &Ticket,
+    slot: &Slot,
+    report: &WorkReport,
+) -> Result<Verdict, CycleError> {
+    // 1. The result.
+    let result = match claims(ticket, report) {
+        Ok(result) => result,
+        Err(mut refusal) => {
+            if report.outcome != Outcome::Success {
+                refusal.tree = changed_tree(cycle, ticket, slot);
+            }
+            return Ok(refused(refusal));
+        }
     };
-    let tree = taken.tree;
+    // 2. The final tree, whatever the worker committed.
+    match taken(slot.take_tree(&take_limits(cycle)))? {
+        Ok(taken) => judge_tree(cycle, ticket, taken.tree, taken.refused, result).await,
+        Err(verdict) => Ok(verdict),
+    }
+}
+
+/// Judges a tree, wherever it was made; `untaken` are files that it should hold and does not.
+pub(super) async fn judge_tree(
+    cycle: &Cycle,
+    ticket: &Ticket,
+    tree: Oid,
+    untaken: Vec<Violation>,
+    result: &WorkerResult,
+) -> Result<Verdict, CycleError> {
+    let base = ticket.base.commit();
     let repo = cycle.repo().clone();
     let base_tree = blocking(move || repo.tree_of(base)).await?;
-    if tree == base_tree && taken.refused.is_empty() {
-        return unchanged(cycle, ticket, slot).await;
+    if tree == base_tree && untaken.is_empty() {
+        return unchanged(cycle, ticket).await;
     }
 
     // 3. Write scope.
     let amends = cycle.config.policy.scope_amend == ScopeAmend::Amend;
-    let scoped = in_scope(cycle, &ticket.node, (base_tree, tree), taken.refused, amends).await?;
+    let scoped = in_scope(cycle, &ticket.node, (base_tree, tree), untaken, amends).await?;
     let scoped = match scoped {
         Ok(scoped) => scoped,
         Err(refusal) => return Ok(refused(refusal)),
@@ -300,8 +342,9 @@ pub(super) async fn proven(
 }
 
 /// A worker that claims success and changed nothing has failed, unless our own check passes.
-async fn unchanged(cycle: &Cycle, ticket: &Ticket, slot: &Slot) -> Result<Verdict, CycleError> {
-    if let Some(evidence) = already_gone(cycle, ticket, slot).await? {
+async fn unchanged(cycle: &Cycle, ticket: &Ticket) -> Result<Verdict, CycleError> {
+    let slot = slot_at(cycle, ticket.base.commit()).await?;
+    if let Some(evidence) = already_gone(cycle, ticket, &slot).await? {
         return Ok(Verdict::Satisfied { evidence });
     }
     if cycle.cancel.is_cancelled() {
@@ -354,7 +397,7 @@ pub(super) fn commit_message(
 }
 
 /// Most that one attempt may change.
-fn take_limits(cycle: &Cycle) -> TakeLimits {
+pub(super) fn take_limits(cycle: &Cycle) -> TakeLimits {
     TakeLimits { file_bytes: cycle.config.policy.max_file_bytes, ..TakeLimits::default() }
 }
 

@@ -1,6 +1,7 @@
 //! One attempt at one node: claim, work, accept, record. Whatever happens in here stays with the
 //! node: the only errors that leave are the ledger's and the machine's.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -11,13 +12,13 @@ use super::context::{Cycle, ReadyPool};
 use super::desk::Seat;
 use super::error::blocking;
 use super::{CycleError, land};
-use crate::backends::gateway::Lack;
+use crate::backends::gateway::{Lack, Open};
 use crate::backends::{Attempt, WorkReport};
-use crate::ledger::{Burn, EventKind, Receipt};
+use crate::ledger::{Burn, EventKind, NodeRecord, Receipt};
 use crate::model::{
     AttemptNumber, Classification, Finding, Node, NodeId, Outcome, OwnerToken, Usage,
 };
-use crate::workspace::{Quarantine, Slot, quarantine};
+use crate::workspace::{Quarantine, quarantine};
 
 /// How the attempt ended, for the scheduler.
 #[derive(Debug, Clone)]
@@ -56,7 +57,8 @@ pub(super) struct Ticket {
     pub number: AttemptNumber,
     pub owner: OwnerToken,
     pub pool: ReadyPool,
-    pub seat: Arc<Seat>,
+    /// Where its requests are admitted; none where nothing is asked for.
+    pub seat: Option<Arc<Seat>>,
     pub base: Base,
     pub previous_failure: Option<String>,
 }
@@ -91,7 +93,7 @@ pub async fn run(
 
 /// Trouble with one node's worktree, commands or commits is that attempt's end and nobody else's;
 /// without the ledger nothing goes on.
-fn unworkable(error: CycleError) -> Result<Verdict, CycleError> {
+pub(super) fn unworkable(error: CycleError) -> Result<Verdict, CycleError> {
     match error {
         CycleError::Journal(_) => Err(error),
         error => {
@@ -115,8 +117,7 @@ async fn claim(
     let record = run.nodes.get(&node.id).cloned().unwrap_or_default();
     let base = blocking(move || bases::base_for(&repo, &run, &for_node, head, now)).await;
     let number = AttemptNumber(record.attempts + 1);
-    let owner = OwnerToken::new(format!("{:032x}", fastrand::u128(..)))
-        .map_err(|e| CycleError::Internal(e.to_string()))?;
+    let owner = new_owner()?;
     let lease = SignedDuration::try_from(cycle.config.dispatch.lease.get())
         .unwrap_or(SignedDuration::from_hours(1));
     let claimed = EventKind::Claimed {
@@ -157,45 +158,68 @@ async fn claim(
     if !cycle.journal.write(vec![claimed, started]).await?.all() {
         return Ok(None);
     }
-    let findings = node.findings.iter().filter_map(|id| cycle.plan.finding(id)).cloned().collect();
-    let previous_failure = record.reopened.clone().or_else(|| {
-        record.failures.iter().rev().find(|f| f.burn != Burn::None).map(|f| f.detail.clone())
-    });
-    Ok(Some(Ticket { node, findings, number, owner, pool, seat, base, previous_failure }))
+    let ticket = Ticket::new(cycle, &record, node, number, owner, pool, base);
+    Ok(Some(Ticket { seat: Some(seat), ..ticket }))
 }
 
-async fn work_and_judge(
+/// A fence for a claim.
+pub(super) fn new_owner() -> Result<OwnerToken, CycleError> {
+    OwnerToken::new(format!("{:032x}", fastrand::u128(..)))
+        .map_err(|e| CycleError::Internal(e.to_string()))
+}
+
+impl Ticket {
+    pub(super) fn new(
+        cycle: &Cycle,
+        record: &NodeRecord,
+        node: Node,
+        number: AttemptNumber,
+        owner: OwnerToken,
+        pool: ReadyPool,
+        base: Base,
+    ) -> Self {
+        let findings =
+            node.findings.iter().filter_map(|id| cycle.plan.finding(id)).cloned().collect();
+        let previous_failure = record.reopened.clone().or_else(|| {
+            record.failures.iter().rev().find(|f| f.burn != Burn::None).map(|f| f.detail.clone())
+        });
+        Self { node, findings, number, owner, pool, seat: None, base, previous_failure }
+    }
+
+    /// The attempt as its worker sees it.
+    pub(super) fn attempt(&self, cycle: &Cycle, workdir: PathBuf, home: PathBuf) -> Attempt {
+        Attempt {
+            run: cycle.run_id().clone(),
+            node: self.node.clone(),
+            findings: self.findings.clone(),
+            number: self.number,
+            base: self.base.commit().to_string(),
+            pool: self.pool.pool.clone(),
+            workdir,
+            home,
+            previous_failure: self.previous_failure.clone(),
+            repair: None,
+            deadline: self.pool.attempt_timeout,
+            token_budget: token_budget(self),
+            request_budget: REQUEST_BUDGET,
+            admission: match &self.seat {
+                Some(seat) => seat.clone(),
+                None => Arc::new(Open),
+            },
+            cancel: cycle.cancel.clone(),
+        }
+    }
+}
+
+pub(super) async fn work_and_judge(
     cycle: &Cycle,
     ticket: &Ticket,
 ) -> Result<(WorkReport, Verdict), CycleError> {
-    let workspace = cycle.workspace.clone();
-    let commit = ticket.base.commit();
-    let slot: Slot = blocking(move || {
-        let mut slot = workspace.slot(Some(commit))?;
-        slot.reset(commit)?;
-        Ok::<_, crate::workspace::WorkspaceError>(slot)
-    })
-    .await?;
+    let slot = accept::slot_at(cycle, ticket.base.commit()).await?;
     if let Some(evidence) = accept::already_gone(cycle, ticket, &slot).await? {
         return Ok((nothing_to_do(), Verdict::Satisfied { evidence }));
     }
-    let mut attempt = Attempt {
-        run: cycle.run_id().clone(),
-        node: ticket.node.clone(),
-        findings: ticket.findings.clone(),
-        number: ticket.number,
-        base: commit.to_string(),
-        pool: ticket.pool.pool.clone(),
-        workdir: slot.path(),
-        home: slot.home(),
-        previous_failure: ticket.previous_failure.clone(),
-        repair: None,
-        deadline: ticket.pool.attempt_timeout,
-        token_budget: token_budget(ticket),
-        request_budget: REQUEST_BUDGET,
-        admission: ticket.seat.clone(),
-        cancel: cycle.cancel.clone(),
-    };
+    let mut attempt = ticket.attempt(cycle, slot.path(), slot.home());
     let Some(worker) = ticket.pool.worker.clone() else {
         return Err(CycleError::Internal(format!("pool {} has no worker", ticket.pool.pool.id)));
     };
@@ -224,7 +248,7 @@ fn token_budget(ticket: &Ticket) -> u64 {
     (one_turn * 20).max(200_000)
 }
 
-fn nothing_to_do() -> WorkReport {
+pub(super) fn nothing_to_do() -> WorkReport {
     WorkReport {
         outcome: Outcome::Success,
         result: None,
@@ -237,7 +261,7 @@ fn nothing_to_do() -> WorkReport {
 }
 
 /// Writes the end into the ledger, in the order that a crash at any point survives.
-async fn record(
+pub(super) async fn record(
     cycle: &Cycle,
     ticket: &Ticket,
     report: WorkReport,
@@ -318,7 +342,8 @@ async fn refuse(
         None => None,
     };
     // An attempt that was not let through has failed at nothing, unless the request fits nowhere.
-    let held_back = ticket.seat.held_back().filter(|(refused, _)| refused.lack != Lack::Fit);
+    let held_back = ticket.seat.as_ref().and_then(|seat| seat.held_back());
+    let held_back = held_back.filter(|(refused, _)| refused.lack != Lack::Fit);
     let stopped = cycle.cancel.is_cancelled() || held_back.is_some();
     let burn = if stopped && refusal.outcome != Outcome::InvalidResult {
         Burn::None

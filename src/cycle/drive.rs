@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio::task::{Id, JoinSet};
 
 use super::attempt::{self, Done, End};
-use super::context::Cycle;
+use super::context::{Cycle, ReadyPool};
 use super::desk::Desk;
 use super::{CycleError, land, reconcile};
 use crate::ledger::{DependsOn, EventKind, FrictionType, NodeState, Run};
@@ -120,7 +120,7 @@ async fn run(
             None => {}
             Some(Ok((id, done))) => {
                 let pool = owners.remove(&id).map(|(_, pool)| pool);
-                settle(cycle, desk, done?, pool.as_ref(), landings).await?;
+                settle(cycle, desk, done?, pool.as_ref(), Some(landings)).await?;
             }
             Some(Err(panicked)) => {
                 // A panic in one node's task fails that attempt only.
@@ -146,12 +146,12 @@ async fn wait(cycle: &Cycle, until: Option<Timestamp>) {
 }
 
 /// Tells the core how an attempt ended, and the ledger what that means for pools.
-async fn settle(
+pub(super) async fn settle(
     cycle: &Cycle,
     desk: &Desk,
     done: Done,
     pool: Option<&PoolId>,
-    landings: &mpsc::UnboundedSender<NodeId>,
+    landings: Option<&mpsc::UnboundedSender<NodeId>>,
 ) -> Result<(), CycleError> {
     let now = cycle.clock.now();
     let mut events = Vec::new();
@@ -173,7 +173,7 @@ async fn settle(
                     desk.core().take_out(&done.node, false);
                 }
             }
-            let _ = landings.send(done.node.clone());
+            let _ = landings.map(|landings| landings.send(done.node.clone()));
         }
         End::Conflict => desk.change(|core| core.cancelled(&done.node)),
         End::HeldBack(until) => {
@@ -301,11 +301,9 @@ fn friction(kind: FrictionType, discriminator: String, text: String) -> EventKin
 async fn give_up_claim(cycle: &Cycle, node: &NodeId) -> Result<(), CycleError> {
     let event = {
         let run = cycle.journal.state();
-        run.nodes
-            .get(node)
-            .and_then(|n| n.claim.as_ref())
-            .filter(|c| c.holder == cycle.holder)
-            .map(|claim| reconcile::end_of_dead_claim(node, claim, "its task ended unexpectedly"))
+        run.nodes.get(node).and_then(|n| n.claim.as_ref()).filter(|c| c.holder == cycle.holder).map(
+            |claim| reconcile::end_of_dead_claim(&run, node, claim, "its task ended unexpectedly"),
+        )
     };
     if let Some(event) = event {
         cycle.journal.write(vec![event]).await?;
@@ -367,9 +365,13 @@ async fn land_in_order(
 }
 
 fn scheduler(cycle: &Cycle) -> Result<Scheduler, CycleError> {
-    let run = cycle.journal.state().clone();
+    scheduler_over(cycle, |pool| pool.worker.is_some())
+}
+
+/// Every node of the plan as the scheduling core sees it.
+pub(super) fn node_specs(cycle: &Cycle, run: &Run) -> Vec<NodeSpec> {
     let states = cycle.states();
-    let nodes = cycle
+    cycle
         .plan
         .nodes
         .iter()
@@ -386,14 +388,29 @@ fn scheduler(cycle: &Cycle) -> Result<Scheduler, CycleError> {
             spec.status = status(states.get(&node.id).copied(), cycle.depends_on());
             spec
         })
-        .collect();
+        .collect()
+}
+
+/// The pools of this cycle that `wanted` lets through, with what the ledger remembers of them.
+pub(super) fn pool_states(
+    cycle: &Cycle,
+    run: &Run,
+    wanted: impl Fn(&ReadyPool) -> bool,
+) -> Vec<PoolState> {
     let now = cycle.clock.now();
-    let pools = cycle
-        .pools
-        .values()
-        .filter(|p| p.worker.is_some())
-        .map(|ready| pool_state(ready.pool.clone(), &run, now))
-        .collect();
+    let pools = cycle.pools.values().filter(|p| wanted(p));
+    pools.map(|ready| pool_state(ready.pool.clone(), run, now)).collect()
+}
+
+/// The scheduling core over these pools. What jobs elsewhere are at work on takes its place in their
+/// meters.
+pub(super) fn scheduler_over(
+    cycle: &Cycle,
+    wanted: impl Fn(&ReadyPool) -> bool,
+) -> Result<Scheduler, CycleError> {
+    let run = cycle.journal.state().clone();
+    let nodes = node_specs(cycle, &run);
+    let pools = pool_states(cycle, &run, wanted);
     let budget = &cycle.config.dispatch.budget;
     let left_usd =
         [budget.usd.map(|usd| usd + run.extra_budget_usd - run.usage.cost_usd), budget.cycle_usd];
@@ -406,7 +423,16 @@ fn scheduler(cycle: &Cycle) -> Result<Scheduler, CycleError> {
         budget_tokens: left_tokens.into_iter().flatten().min(),
         ..Options::default()
     };
-    Scheduler::new(nodes, pools, options).map_err(|e| CycleError::Internal(e.to_string()))
+    let mut scheduler =
+        Scheduler::new(nodes, pools, options).map_err(|e| CycleError::Internal(e.to_string()))?;
+    let mut granted: Vec<_> = run.grants.values().collect();
+    granted.sort_by_key(|grant| grant.at);
+    for grant in granted {
+        for claim in run.outstanding(grant) {
+            scheduler.adopt(&claim.node, &claim.pool, millis(grant.at));
+        }
+    }
+    Ok(scheduler)
 }
 
 fn status(state: Option<NodeState>, depends: DependsOn) -> NodeStatus {

@@ -35,6 +35,9 @@ pub enum CycleError {
         /// The system's answer.
         source: std::io::Error,
     },
+    /// A claim is lost, or was never as somebody says.
+    #[error("{0}")]
+    Refused(String),
     /// A part of ours ended unexpectedly.
     #[error("internal: {0}")]
     Internal(String),

@@ -1,7 +1,7 @@
 //! Names of refs. All are deterministic, so that an effect whose confirmation was lost
 //! is found again.
 
-use crate::model::{NodeId, RunId};
+use crate::model::{GrantId, NodeId, RunId};
 
 /// Branch of a node, e.g. `overhaul/r-0001-1a2b3c4d/N-001`.
 #[must_use]
@@ -26,6 +26,18 @@ pub fn run_prefix(prefix: &str, run: &RunId) -> String {
 #[must_use]
 pub fn keep_ref(run: &RunId, node: &NodeId) -> String {
     format!("{}{node}", keep_prefix(run))
+}
+
+/// Where the base of a handed-out node is, when no branch holds it; goes with the kept refs.
+#[must_use]
+pub fn granted_base(run: &RunId, node: &NodeId) -> String {
+    format!("{}{node}.base", keep_prefix(run))
+}
+
+/// Name of the artifact that holds a handed-out node's result.
+#[must_use]
+pub fn bundle(grant: &GrantId, node: &NodeId) -> String {
+    format!("overhaul-{grant}-{node}")
 }
 
 /// Common start of a run's kept refs.

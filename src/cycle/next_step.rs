@@ -8,15 +8,17 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::context::Cycle;
+use super::grant::Grant;
 use super::open::Chosen;
 use super::pools::{self, PoolSet};
 use super::setup::{Options, Parts};
+use super::take_in::TakenIn;
 use super::{CycleError, close, drive, inbox, land, open, pause, reconcile, setup, show, view};
 use crate::backends::Surroundings;
 use crate::backends::openai::ProcessVerify;
 use crate::config::Config;
 use crate::ledger::{EventKind, NodeState, PauseCause};
-use crate::model::{NodeId, RunId};
+use crate::model::{GrantId, NodeId, RunId};
 use crate::process::Walls;
 
 /// How the run stands after the cycle.
@@ -59,6 +61,12 @@ pub struct CycleReport {
     pub pause: Option<crate::ledger::PauseRecord>,
     /// Nodes that failed, with why.
     pub failed: Vec<FailedNode>,
+    /// What became of the results that were taken in.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub results: Vec<TakenIn>,
+    /// What was handed out to jobs of their own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grant: Option<Grant>,
     /// The step summary, Markdown.
     #[serde(skip)]
     pub summary: String,
@@ -89,6 +97,8 @@ impl CycleReport {
             pools_left_out: Vec::new(),
             pause: None,
             failed: Vec::new(),
+            results: Vec::new(),
+            grant: None,
             summary: String::new(),
         }
     }
@@ -103,6 +113,43 @@ pub async fn next_step(
     options: Options,
     cancel: CancellationToken,
 ) -> Result<CycleReport, CycleError> {
+    match begin(options, Job::Whole, cancel).await? {
+        Begun::Over(report) => Ok(*report),
+        Begun::Ready(cycle, set) => {
+            let outcome = observe_and_work(&cycle, &set).await;
+            report(&cycle, &set, outcome?).await
+        }
+    }
+}
+
+/// What a job is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Job {
+    /// Everything, with the pools that this process proves to reach.
+    Whole,
+    /// Hands out; other jobs reach the pools.
+    HandOut,
+    /// Takes results in (of this grant): work that was done counts, pause or not, and a new run is
+    /// never opened for it.
+    TakeIn(Option<GrantId>),
+}
+
+/// How a cycle began.
+pub(super) enum Begun {
+    /// There is nothing to do in it.
+    Over(Box<CycleReport>),
+    /// A run with its pools.
+    Ready(Arc<Cycle>, PoolSet),
+}
+
+/// The beginning of every job that writes: chooses or opens the run, ends dead claims, does what
+/// people said, and respects a pause.
+pub(super) async fn begin(
+    options: Options,
+    job: Job,
+    cancel: CancellationToken,
+) -> Result<Begun, CycleError> {
+    let over = |report| Ok(Begun::Over(Box::new(report)));
     let parts = setup::prepare(options).await?;
     let chosen = open::choose(
         &parts.store,
@@ -115,12 +162,12 @@ pub async fn next_step(
     )
     .await?;
     if parts.options.dry_run {
-        return dry_run(&parts, chosen).await;
+        return over(dry_run(&parts, chosen).await?);
     }
     let mut inbox_open = false;
     let journal = match chosen {
         Chosen::NoFindings => {
-            return Ok(CycleReport::without_run(Status::Idle, "there are no findings"));
+            return over(CycleReport::without_run(Status::Idle, "there are no findings"));
         }
         Chosen::AlreadyDone(id) => {
             let mut report = CycleReport::without_run(
@@ -128,11 +175,14 @@ pub async fn next_step(
                 format!("run {id} has dealt with these findings"),
             );
             report.run_id = Some(id);
-            return Ok(report);
+            return over(report);
         }
         Chosen::Open(id) => {
             inbox_open = true;
             parts.journal(id).await?
+        }
+        Chosen::New(_) if matches!(job, Job::TakeIn(_)) => {
+            return over(CycleReport::without_run(Status::Idle, "there is no open run"));
         }
         Chosen::New(new) => {
             open::write_opening(
@@ -147,17 +197,24 @@ pub async fn next_step(
     };
     let plan = open::load_plan(&journal).await?;
     let now = parts.clock.now();
-    reconcile::release_dead_claims(&journal, &*parts.forge, now).await?;
+    let ours = match &job {
+        Job::TakeIn(grant) => grant.as_ref(),
+        Job::Whole | Job::HandOut => None,
+    };
+    reconcile::release_dead_claims(&journal, &*parts.forge, now, ours).await?;
     // A run that begins now has no comments to it yet.
     let steered = inbox_open && inbox::read(&parts, &journal, &plan).await?;
     if parts.options.resume && journal.state().is_stopped() {
         journal.write(vec![EventKind::Resumed { by: "--resume".to_owned() }]).await?;
     }
-    let early = too_early(&parts, &journal);
+    let early = match job {
+        Job::TakeIn(_) => None,
+        Job::Whole | Job::HandOut => too_early(&parts, &journal),
+    };
     if let Some(report) = early.clone()
         && !steered
     {
-        return Ok(report);
+        return over(report);
     }
     if parts.options.resume {
         let lifted = pause::lift(&journal.state(), "`--resume`");
@@ -166,23 +223,20 @@ pub async fn next_step(
         }
     }
     let run_state = journal.state().clone();
-    let set = pools::build(
-        &parts.config,
-        Some(&run_state),
-        now,
-        &*parts.options.env,
-        &surroundings(&parts.config),
-    )
-    .await?;
+    let set = match job {
+        Job::HandOut | Job::TakeIn(_) => pools::declared(&parts.config, Some(&run_state), now)?,
+        Job::Whole => {
+            let around = surroundings(&parts.config);
+            pools::build(&parts.config, Some(&run_state), now, &*parts.options.env, &around).await?
+        }
+    };
     let cycle = Arc::new(parts.cycle(journal, plan, set.ready.clone(), cancel).await?);
     if let Some(report) = early {
         // People see what their words did.
         show::dashboard(&cycle, &set, Status::Paused).await?;
-        return Ok(report);
+        return over(report);
     }
-    let outcome = observe_and_work(&cycle, &set).await;
-    let report = report(&cycle, &set, outcome?).await?;
-    Ok(report)
+    Ok(Begun::Ready(cycle, set))
 }
 
 /// What a cycle would begin with; nothing is written.
@@ -261,18 +315,25 @@ pub(super) fn surroundings(config: &Config) -> Surroundings {
 }
 
 /// What the working part of a cycle came to.
-struct Worked {
-    attempts: usize,
-    closed: bool,
-    paused: Option<PauseCause>,
+#[derive(Debug, Default)]
+pub(super) struct Worked {
+    pub(super) attempts: usize,
+    pub(super) closed: bool,
+    pub(super) paused: Option<PauseCause>,
 }
 
-async fn observe_and_work(cycle: &Arc<Cycle>, set: &PoolSet) -> Result<Worked, CycleError> {
+/// Makes the ledger and the world agree before anything new is done.
+pub(super) async fn observe(cycle: &Cycle) -> Result<(), CycleError> {
     setup::restore_commits(cycle).await?;
     reconcile::follow_pull_requests(cycle).await?;
     land::finish_pending(cycle).await?;
     *cycle.integration.lock().await = close::integrated_tip(cycle).await?;
-    let mut worked = Worked { attempts: 0, closed: false, paused: None };
+    Ok(())
+}
+
+async fn observe_and_work(cycle: &Arc<Cycle>, set: &PoolSet) -> Result<Worked, CycleError> {
+    observe(cycle).await?;
+    let mut worked = Worked::default();
     if cycle.journal.state().cancelled.is_none() && has_open_nodes(cycle) {
         setup::check_verify_programs(&open::all_verify(&cycle.plan), &*cycle.env)?;
         cycle.journal.write(vec![EventKind::CycleStarted { holder: cycle.holder.clone() }]).await?;
@@ -280,27 +341,41 @@ async fn observe_and_work(cycle: &Arc<Cycle>, set: &PoolSet) -> Result<Worked, C
         worked.attempts = driven.started;
         worked.paused = pause::record(cycle, &driven, set).await?;
     }
+    wind_up(cycle, set, &mut worked).await?;
+    Ok(worked)
+}
+
+/// After the work: a pause that is over ends, and a run whose nodes are all final is closed.
+pub(super) async fn wind_up(
+    cycle: &Arc<Cycle>,
+    set: &PoolSet,
+    worked: &mut Worked,
+) -> Result<(), CycleError> {
     // A person's word, maybe while this cycle worked.
     if cycle.journal.state().is_stopped() {
         worked.paused = Some(PauseCause::Operator);
     }
     if worked.paused.is_none() {
-        if cycle.journal.state().pause.is_some() {
-            cycle
-                .journal
-                .write(vec![EventKind::Resumed { by: "the next cycle".to_owned() }])
-                .await?;
-        }
+        resume(cycle).await?;
         worked.closed = close::close_if_final(cycle, set).await?;
     }
-    Ok(worked)
+    Ok(())
 }
 
-fn has_open_nodes(cycle: &Cycle) -> bool {
+/// Work goes on: the run's pause is over.
+pub(super) async fn resume(cycle: &Cycle) -> Result<(), CycleError> {
+    if cycle.journal.state().pause.is_some() {
+        let by = "the next cycle".to_owned();
+        cycle.journal.write(vec![EventKind::Resumed { by }]).await?;
+    }
+    Ok(())
+}
+
+pub(super) fn has_open_nodes(cycle: &Cycle) -> bool {
     cycle.states().values().any(|s| matches!(s, NodeState::Ready | NodeState::Waiting))
 }
 
-async fn report(
+pub(super) async fn report(
     cycle: &Arc<Cycle>,
     set: &PoolSet,
     worked: Worked,
@@ -328,6 +403,8 @@ async fn report(
         pools_left_out: set.dropped.iter().map(|(id, why)| format!("{id}: {why}")).collect(),
         pause,
         failed: failed(&run, &states),
+        results: Vec::new(),
+        grant: None,
         summary,
     })
 }

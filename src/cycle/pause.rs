@@ -18,6 +18,10 @@ pub(super) async fn record(
     drive: &Drive,
     pools: &PoolSet,
 ) -> Result<Option<PauseCause>, CycleError> {
+    // What jobs elsewhere are at work on goes on: the run as a whole does not wait.
+    if handed_out(&cycle.journal.state()) {
+        return Ok(None);
+    }
     let (cause, nodes, not_before) = if drive.out_of_time {
         let why = if cycle.clock.now() < cycle.deadline {
             "this job was told to stop"
@@ -45,6 +49,11 @@ pub(super) async fn record(
         cycle.journal.write(vec![EventKind::Paused { cause, nodes, not_before }]).await?;
     }
     Ok(Some(cause))
+}
+
+/// Whether any job elsewhere holds a node by a grant.
+pub(super) fn handed_out(run: &Run) -> bool {
+    run.grants.values().any(|grant| run.outstanding(grant).next().is_some())
 }
 
 /// A person goes on at once: what pools wait for is asked again, not waited for. A settled pool

@@ -2,14 +2,15 @@
 //! workers. Each one that is left out has its reason.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::CycleError;
 use super::context::ReadyPool;
-use crate::backends::{Surroundings, worker_for};
+use crate::backends::{Surroundings, Worker, worker_for};
 use crate::config::{Config, PoolConfig};
 use crate::ledger::Run;
-use crate::model::{PoolId, Provider};
+use crate::model::{Pool, PoolId, Provider};
 use crate::scheduling::Settled;
 use crate::scheduling::pools::{Declared, Dropped, Reach, eligible};
 
@@ -41,35 +42,12 @@ pub async fn build(
     env: &Env,
     around: &Surroundings,
 ) -> Result<PoolSet, CycleError> {
-    let command_workers = config.dispatch.command_workers;
-    let mut declared = Vec::new();
+    let mut reaches = Vec::new();
     for pool in config.pools() {
-        let id = pool.pool_id();
-        let settled = run
-            .and_then(|r| r.pools.get(&id))
-            .and_then(|p| p.settled.as_ref())
-            .filter(|s| s.until.is_none_or(|u| u > now))
-            .map(|s| Settled { outcome: s.outcome, until: s.until.map(|u| u.as_millisecond()) });
-        declared.push(Declared {
-            pool: pool.to_pool(),
-            endpoint: pool.base_url.clone(),
-            account_known: pool.account.is_some() || pool.key_env.is_some(),
-            reach: reach(pool, env).await,
-            settled,
-        });
+        reaches.push(reach(pool, env).await);
     }
-    let set = eligible(&declared, &config.exclude, command_workers)
-        .map_err(|e| CycleError::input(e.to_string(), "correct `exclude` in the configuration"))?;
-    let mut out = PoolSet {
-        dropped: set.dropped,
-        warnings: set
-            .idle_exclusions
-            .iter()
-            .map(|pattern| format!("exclude: '{pattern}' matches no declared pool"))
-            .collect(),
-        ..PoolSet::default()
-    };
-    for pool in set.pools {
+    let (pools, mut out) = choose(config, run, now, reaches)?;
+    for pool in pools {
         let Some(settings) = config.pool(&pool.id) else { continue };
         let worker = if pool.provider == Provider::Host {
             None
@@ -82,10 +60,92 @@ pub async fn build(
                 }
             }
         };
-        let timeout = settings.timeout.unwrap_or(config.dispatch.attempt_timeout).get();
-        out.ready.insert(pool.id.clone(), ReadyPool { pool, worker, attempt_timeout: timeout });
+        out.ready.insert(pool.id.clone(), ready(config, pool, worker));
     }
     Ok(out)
+}
+
+/// The set for jobs that hand work out and take it in: the pools are reached from the jobs
+/// between, which hold the keys. So nothing is asked here, and no pool has a worker.
+///
+/// # Errors
+/// As [`build`].
+pub fn declared(
+    config: &Config,
+    run: Option<&Run>,
+    now: jiff::Timestamp,
+) -> Result<PoolSet, CycleError> {
+    let reaches = config.pools().iter().map(|_| Reach::Reached).collect();
+    let (pools, mut out) = choose(config, run, now, reaches)?;
+    out.ready =
+        pools.into_iter().map(|pool| (pool.id.clone(), ready(config, pool, None))).collect();
+    Ok(out)
+}
+
+/// One pool, if this process reaches it and may drive it.
+pub(super) async fn one(
+    config: &Config,
+    id: &PoolId,
+    env: &Env,
+    around: &Surroundings,
+) -> Option<ReadyPool> {
+    let settings = config.pool(id)?;
+    let pool = settings.to_pool();
+    if !pool.provider.is_in_process(config.dispatch.command_workers)
+        || reach(settings, env).await != Reach::Reached
+    {
+        return None;
+    }
+    let worker = worker_for(settings, env, around).ok()?;
+    Some(ready(config, pool, Some(worker)))
+}
+
+/// Why [`one`] gives nothing.
+pub(super) async fn why_not(pool: &PoolConfig, env: &Env) -> String {
+    match reach(pool, env).await {
+        Reach::Unreached(why) => why,
+        Reach::Reached => "it is not driven by this command".to_owned(),
+    }
+}
+
+fn ready(config: &Config, pool: Pool, worker: Option<Arc<dyn Worker>>) -> ReadyPool {
+    let timeout = config.pool(&pool.id).and_then(|settings| settings.timeout);
+    let attempt_timeout = timeout.unwrap_or(config.dispatch.attempt_timeout).get();
+    ReadyPool { pool, worker, attempt_timeout }
+}
+
+/// The eligible pools, by what is known of each in the order of the configuration.
+fn choose(
+    config: &Config,
+    run: Option<&Run>,
+    now: jiff::Timestamp,
+    reaches: Vec<Reach>,
+) -> Result<(Vec<Pool>, PoolSet), CycleError> {
+    let mut declared = Vec::new();
+    for (pool, reach) in config.pools().iter().zip(reaches) {
+        let id = pool.pool_id();
+        let settled = run
+            .and_then(|r| r.pools.get(&id))
+            .and_then(|p| p.settled.as_ref())
+            .filter(|s| s.until.is_none_or(|u| u > now))
+            .map(|s| Settled { outcome: s.outcome, until: s.until.map(|u| u.as_millisecond()) });
+        declared.push(Declared {
+            pool: pool.to_pool(),
+            endpoint: pool.base_url.clone(),
+            account_known: pool.account.is_some() || pool.key_env.is_some(),
+            reach,
+            settled,
+        });
+    }
+    let set = eligible(&declared, &config.exclude, config.dispatch.command_workers)
+        .map_err(|e| CycleError::input(e.to_string(), "correct `exclude` in the configuration"))?;
+    let warnings = set
+        .idle_exclusions
+        .iter()
+        .map(|pattern| format!("exclude: '{pattern}' matches no declared pool"))
+        .collect();
+    let out = PoolSet { dropped: set.dropped, warnings, ..PoolSet::default() };
+    Ok((set.pools, out))
 }
 
 /// Whether this process can reach the pool.

@@ -9,14 +9,14 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use super::CycleError;
+use super::accept;
 use super::context::{Cycle, Recheck};
-use super::error::blocking;
 use crate::config::NewFindings;
 use crate::git::Oid;
 use crate::intake::{self, IntakeContext, PathKind};
 use crate::model::{Finding, RepoPath};
 use crate::process::base_env;
-use crate::workspace::{self, Slot, WorkspaceError, toolchain_env};
+use crate::workspace::{self, Slot, toolchain_env};
 
 /// The key in [`Finding::extra`] that names the configured source of a finding.
 pub const SOURCE_KEY: &str = "findings-source";
@@ -161,13 +161,7 @@ pub(super) async fn after(
     let mut before_paths = paths_of(&checkable);
     let mut reports = Vec::with_capacity(2);
     for (at, which) in [(base, "base"), (commit, "change")] {
-        let workspace = cycle.workspace.clone();
-        let slot: Slot = blocking(move || {
-            let mut slot = workspace.slot(Some(at))?;
-            slot.reset(at)?;
-            Ok::<_, WorkspaceError>(slot)
-        })
-        .await?;
+        let slot = accept::slot_at(cycle, at).await?;
         if which == "change" {
             before_paths.extend(touched.iter().filter_map(|t| RepoPath::new(t).ok()));
             before_paths.sort();

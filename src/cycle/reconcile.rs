@@ -6,9 +6,10 @@ use super::context::Cycle;
 use super::{CycleError, holder, names};
 use crate::forge::{Alive, Forge, State};
 use crate::ledger::{Burn, Claim, EventKind, Holder, Landing, Run};
-use crate::model::{NodeId, Outcome, Usage};
+use crate::model::{GrantId, NodeId, Outcome, Usage};
 
-/// Ends the claims of owners that are dead, or whose lease is over and that can't be asked.
+/// Ends the claims of owners that are dead, or whose lease is over and that can't be asked. The
+/// claims of `spared` stay: their results are being taken in.
 ///
 /// # Errors
 /// When the ledger fails.
@@ -16,10 +17,15 @@ pub(super) async fn release_dead_claims(
     journal: &super::Journal,
     forge: &dyn Forge,
     now: jiff::Timestamp,
+    spared: Option<&GrantId>,
 ) -> Result<usize, CycleError> {
     let claims: Vec<(NodeId, Claim)> = {
         let run = journal.state();
-        run.nodes.iter().filter_map(|(id, n)| Some((id.clone(), n.claim.clone()?))).collect()
+        let held = run.nodes.iter().filter_map(|(id, n)| Some((id.clone(), n.claim.clone()?)));
+        held.filter(|(_, claim)| {
+            spared.is_none() || run.grant_of(&claim.owner).map(|(id, _)| id) != spared
+        })
+        .collect()
     };
     let mut events = Vec::new();
     let mut asked: Vec<(Holder, Alive)> = Vec::new();
@@ -37,7 +43,7 @@ pub(super) async fn release_dead_claims(
             Alive::Unknown => continue,
         };
         tracing::info!(%node, attempt = %claim.attempt, "claim released: {why}");
-        events.push(end_of_dead_claim(&node, &claim, why));
+        events.push(end_of_dead_claim(&journal.state(), &node, &claim, why));
     }
     let released = events.len();
     if released > 0 {
@@ -46,10 +52,17 @@ pub(super) async fn release_dead_claims(
     Ok(released)
 }
 
+/// How often in a row a node is handed out and never heard of again before that counts against it:
+/// it may be the node that ends its jobs.
+const UNHEARD_MAX: u32 = 5;
+
 /// A claim that never started work is just given back; started work counts against the
 /// infrastructure budget, so that a node which kills its process cannot do so for ever.
-pub(super) fn end_of_dead_claim(node: &NodeId, claim: &Claim, why: &str) -> EventKind {
-    match &claim.started {
+pub(super) fn end_of_dead_claim(run: &Run, node: &NodeId, claim: &Claim, why: &str) -> EventKind {
+    let unheard = run.nodes.get(node).map_or(0, |n| n.unheard);
+    let granted = run.grant_of(&claim.owner).filter(|_| unheard + 1 >= UNHEARD_MAX);
+    let pool = claim.started.as_ref().or(granted.map(|(_, granted)| &granted.pool));
+    match pool {
         None => EventKind::Released {
             node: node.clone(),
             owner: claim.owner.clone(),

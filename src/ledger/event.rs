@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
-    AttemptNumber, CycleId, FindingId, NodeId, Outcome, OwnerToken, PoolId, RunId, Usage,
+    AttemptNumber, CycleId, FindingId, GrantId, NodeId, Outcome, OwnerToken, PoolId, RunId, Usage,
 };
 
 /// The event format that this version writes.
@@ -155,6 +155,36 @@ pub enum BranchAsk {
     Approve,
 }
 
+/// Who does a granted node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Share {
+    /// A job of its own that drives one of our pools.
+    Work,
+    /// Somebody else's agent, in a job of its own.
+    Host,
+}
+
+/// One node of a grant.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct GrantedClaim {
+    /// Which node.
+    pub node: NodeId,
+    /// Which try.
+    pub attempt: AttemptNumber,
+    /// The fence of its claim.
+    pub owner: OwnerToken,
+    /// The pool that is to do it.
+    pub pool: PoolId,
+    /// Commit to start from.
+    pub base: String,
+    /// Who does it.
+    pub share: Share,
+    /// Public half of the key that signs the result, hex. The other half is with the job only.
+    pub verify_key: String,
+}
+
 /// How an attempt counts against the node's budgets (contract 2, infrastructure 5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -185,6 +215,11 @@ pub enum EventKind {
         #[serde(default)]
         holder: Holder,
     },
+    /// Nodes are handed out to jobs of their own; the claims stand beside it. Entries whose claim is
+    /// not held by that owner count for nothing.
+    Granted { grant: GrantId, expires: Timestamp, claims: Vec<GrantedClaim> },
+    /// The grant's results were taken in, and nothing of it is held any more.
+    GrantEnded { grant: GrantId },
     /// The lease moves on.
     LeaseRenewed { node: NodeId, owner: OwnerToken, lease_until: Timestamp },
     /// The owner gives the node back (or a cycle takes a dead owner's claim away).

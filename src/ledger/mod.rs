@@ -7,12 +7,13 @@ mod run;
 mod state;
 
 pub use event::{
-    BranchAsk, Burn, CheckRecord, EVENT_VERSION, Event, EventKind, FrictionType, Holder,
-    PauseCause, PausedNode, Receipt,
+    BranchAsk, Burn, CheckRecord, EVENT_VERSION, Event, EventKind, FrictionType, GrantedClaim,
+    Holder, PauseCause, PausedNode, Receipt, Share,
 };
 pub use record::{
-    Approval, Asked, Claim, Failure, FrictionRecord, Gate, HeadRecord, Landing, NodeRecord,
-    PauseRecord, PoolPause, PoolRecord, PoolSettle, PrEnd, PrRecord, Received, ShownRecord,
+    Approval, Asked, Claim, Failure, FrictionRecord, Gate, GrantRecord, HeadRecord, Landing,
+    NodeRecord, PauseRecord, PoolPause, PoolRecord, PoolSettle, PrEnd, PrRecord, Received,
+    ShownRecord,
 };
 pub use run::{Applied, Run, fold};
 pub use state::{AttemptBudget, DependsOn, NodeState, node_states};

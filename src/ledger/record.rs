@@ -6,7 +6,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::event::{
-    BranchAsk, Burn, Event, EventKind, FrictionType, Holder, PauseCause, PausedNode, Receipt,
+    BranchAsk, Burn, Event, EventKind, FrictionType, GrantedClaim, Holder, PauseCause, PausedNode,
+    Receipt,
 };
 use crate::model::{AttemptNumber, Limits, NodeId, Outcome, OwnerToken, PoolId, Usage};
 
@@ -24,6 +25,20 @@ pub struct Claim {
     pub holder: Holder,
     /// The pool at work, once the attempt started.
     pub started: Option<PoolId>,
+}
+
+/// Nodes that were handed out together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct GrantRecord {
+    /// When.
+    pub at: Timestamp,
+    /// When its claims may be taken away although nobody knows whether their jobs live.
+    pub expires: Timestamp,
+    /// What was handed out, in the order of the grant.
+    pub claims: Vec<GrantedClaim>,
+    /// Its results were taken in.
+    pub ended: bool,
 }
 
 /// How one attempt failed.
@@ -171,6 +186,8 @@ pub struct NodeRecord {
     pub conflicts: BTreeSet<NodeId>,
     /// Why it was taken back to work.
     pub reopened: Option<String>,
+    /// Grants of it, one after the other, of which nothing was ever heard.
+    pub unheard: u32,
     /// The pool that last worked on it (continuity).
     pub last_pool: Option<PoolId>,
     /// Consumption of all attempts.

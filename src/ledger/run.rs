@@ -9,13 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::event::{Burn, Event, EventKind, Holder, PauseCause};
+use super::event::{Burn, Event, EventKind, GrantedClaim, Holder, PauseCause};
 use super::questions::command_key;
 use super::record::{
-    Approval, Asked, Claim, Failure, FrictionRecord, Gate, HeadRecord, Landing, NodeRecord,
-    PauseRecord, PoolPause, PoolRecord, PoolSettle, PrEnd, PrRecord, Received, ShownRecord,
+    Approval, Asked, Claim, Failure, FrictionRecord, Gate, GrantRecord, HeadRecord, Landing,
+    NodeRecord, PauseRecord, PoolPause, PoolRecord, PoolSettle, PrEnd, PrRecord, Received,
+    ShownRecord,
 };
-use crate::model::{AttemptNumber, NodeId, OwnerToken, PoolId, RunId, Usage};
+use crate::model::{AttemptNumber, GrantId, NodeId, OwnerToken, PoolId, RunId, Usage};
 
 /// What applying one event did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +43,8 @@ pub struct Run {
     pub plan: Option<(u32, String)>,
     /// By node.
     pub nodes: BTreeMap<NodeId, NodeRecord>,
+    /// By grant.
+    pub grants: BTreeMap<GrantId, GrantRecord>,
     /// By pool.
     pub pools: BTreeMap<PoolId, PoolRecord>,
     /// Every commit that is or was a branch's head by our doing, or that a person gave up.
@@ -115,6 +118,16 @@ impl Run {
             EventKind::Claimed { node, attempt, owner, lease_until, holder } => {
                 self.claim(node, *attempt, owner, *lease_until, holder)
             }
+            EventKind::Granted { grant, expires, claims } => {
+                self.grant(event.at, grant, *expires, claims)
+            }
+            EventKind::GrantEnded { grant } => match self.grants.get_mut(grant) {
+                Some(record) if !record.ended => {
+                    record.ended = true;
+                    Applied::Yes
+                }
+                _ => Applied::No("no such open grant"),
+            },
             EventKind::LeaseRenewed { node, owner, .. }
             | EventKind::Released { node, owner, .. }
             | EventKind::AttemptStarted { node, owner, .. }
@@ -218,6 +231,47 @@ impl Run {
         Applied::Yes
     }
 
+    fn grant(
+        &mut self,
+        at: Timestamp,
+        grant: &GrantId,
+        expires: Timestamp,
+        claims: &[GrantedClaim],
+    ) -> Applied {
+        if self.grants.contains_key(grant) {
+            return Applied::No("the grant is known");
+        }
+        let held = |c: &&GrantedClaim| {
+            let claim = self.nodes.get(&c.node).and_then(|n| n.claim.as_ref());
+            claim.is_some_and(|held| held.owner == c.owner && held.attempt == c.attempt)
+        };
+        let claims: Vec<GrantedClaim> = claims.iter().filter(held).cloned().collect();
+        if claims.is_empty() {
+            return Applied::No("none of its claims is held");
+        }
+        self.grants.insert(grant.clone(), GrantRecord { at, expires, claims, ended: false });
+        Applied::Yes
+    }
+
+    /// The grant that a claim belongs to.
+    #[must_use]
+    pub fn grant_of(&self, owner: &OwnerToken) -> Option<(&GrantId, &GrantedClaim)> {
+        self.grants.iter().find_map(|(id, record)| {
+            record.claims.iter().find(|c| c.owner == *owner).map(|c| (id, c))
+        })
+    }
+
+    /// Granted claims that are still held, in the order of their grant.
+    pub fn outstanding<'a>(
+        &'a self,
+        grant: &'a GrantRecord,
+    ) -> impl Iterator<Item = &'a GrantedClaim> {
+        grant.claims.iter().filter(|c| {
+            let claim = self.nodes.get(&c.node).and_then(|n| n.claim.as_ref());
+            claim.is_some_and(|held| held.owner == c.owner)
+        })
+    }
+
     /// Events that only the claim's owner may write; the owner was checked.
     fn apply_owned(&mut self, event: &Event) {
         match &event.kind {
@@ -226,9 +280,15 @@ impl Run {
                     claim.lease_until = *lease_until;
                 }
             }
-            EventKind::Released { node, .. } => self.record(node).claim = None,
+            EventKind::Released { node, owner, .. } => {
+                let unheard = u32::from(self.grant_of(owner).is_some());
+                let record = self.record(node);
+                record.claim = None;
+                record.unheard += unheard;
+            }
             EventKind::AttemptStarted { node, pool, .. } => {
                 // Work goes on: whatever the run waited for is over. Only people end their pause.
+                self.record(node).unheard = 0;
                 if !self.is_stopped() {
                     self.pause = None;
                 }
@@ -367,6 +427,7 @@ impl Run {
                 }
                 record.contract_burnt = 0;
                 record.infrastructure_burnt = 0;
+                record.unheard = 0;
                 record.skipped = None;
                 self.closed = None;
                 self.gate = Gate::default();

@@ -93,6 +93,10 @@ slug_id!(
     FindingId, "finding id"
 );
 slug_id!(
+    /// One hand-out of nodes to jobs of their own, e.g. `g-1a2b3c4d5e6f7081`.
+    GrantId, "grant id"
+);
+slug_id!(
     /// Secret-free random token that fences a claim: only its holder may land the node.
     OwnerToken, "owner token"
 );

@@ -17,7 +17,8 @@ mod usage;
 pub use ci::CiMode;
 pub use finding::{DropReason, Finding, Level, Place, Severity, content_fingerprint, hex_digest};
 pub use id::{
-    AttemptNumber, CycleId, FindingId, IdError, MeterKey, NodeId, OwnerToken, PoolId, RunId,
+    AttemptNumber, CycleId, FindingId, GrantId, IdError, MeterKey, NodeId, OwnerToken, PoolId,
+    RunId,
 };
 pub use nearest::nearest;
 pub use node::{Coverage, CoveragePlace, Node, Plan, ScopeEntry, Tier, VerifyCommand};

@@ -22,7 +22,7 @@ impl Scheduler {
         let running = work.running.take()?;
         let meter = self.meter_of[running.pool];
         self.ends[meter.0].remove(&(running.expected_end, ix));
-        self.running -= 1;
+        self.running -= usize::from(!running.adopted);
         self.meters.release(meter);
         let usage = finish.and_then(|f| f.usage);
         let used = usage

@@ -311,6 +311,13 @@ impl Meters {
         meter.day.adjust(reservation.seq, 0);
     }
 
+    /// Books an attempt that was launched elsewhere at `at`, whether or not there is room for it.
+    pub fn adopt(&mut self, ix: MeterIx, at: Millis, estimate: Estimate) -> Reservation {
+        let meter = &mut self.meters[ix.0];
+        meter.in_flight += 1;
+        Reservation { meter: ix, seq: meter.charge(at, estimate), estimate, request: false }
+    }
+
     /// Replaces the reserved amounts by the used ones; `None` keeps the estimate (nothing was
     /// reported).
     pub fn settle(&mut self, reservation: Reservation, used: Option<Estimate>) {

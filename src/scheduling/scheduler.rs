@@ -100,6 +100,8 @@ pub(super) struct Running {
     /// What the launch reserved, until the attempt's first request takes its place.
     pub(super) reservation: Option<Reservation>,
     pub(super) probe: bool,
+    /// At work elsewhere: nothing here waits for its end.
+    pub(super) adopted: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -382,12 +384,49 @@ impl Scheduler {
         let work = &mut self.nodes[at];
         work.state = NodeState::Running;
         work.last_pool = Some(pool);
-        let reservation = Some(reservation);
-        work.running = Some(Running { pool, started_at: now, expected_end, reservation, probe });
+        work.running = Some(Running {
+            pool,
+            started_at: now,
+            expected_end,
+            reservation: Some(reservation),
+            probe,
+            adopted: false,
+        });
         Some(Decision::Start {
             node: self.specs[at].id.clone(),
             pool: self.pools[pool].pool.id.clone(),
         })
+    }
+
+    /// A node that a job of its own has been working on since `since`, on this pool: it takes its
+    /// place in the pool's meter, and its end is [`Self::finished`] like any other. `false` where
+    /// node or pool are unknown, or the node is at work or at its end already.
+    pub fn adopt(&mut self, node: &NodeId, pool: &PoolId, since: Millis) -> bool {
+        let (Some(ix), Some(pool)) = (self.node_ix(node), self.pool_ix(pool)) else { return false };
+        let at = ix as usize;
+        match self.nodes[at].state {
+            NodeState::Ready => self.leave_ready(ix),
+            NodeState::Waiting | NodeState::Elsewhere => {}
+            _ => return false,
+        }
+        let need = estimate(&self.specs[at], &self.pools[pool].pool);
+        let meter = self.meter_of[pool];
+        let reservation = self.meters.adopt(meter, since, need);
+        let expected_end = since + self.expected(at, pool);
+        self.ends[meter.0].insert((expected_end, ix));
+        self.charge(pool, need, 1.0);
+        let work = &mut self.nodes[at];
+        work.state = NodeState::Running;
+        work.last_pool = Some(pool);
+        work.running = Some(Running {
+            pool,
+            started_at: since,
+            expected_end,
+            reservation: Some(reservation),
+            probe: false,
+            adopted: true,
+        });
+        true
     }
 
     pub(super) fn charge(&mut self, pool: usize, need: Estimate, sign: f64) {

@@ -6,10 +6,12 @@
 mod branch;
 mod directory;
 mod layout;
+mod read_only;
 mod traced;
 
 pub use branch::{BranchStore, DEFAULT_BRANCH};
 pub use directory::DirectoryStore;
+pub use read_only::ReadOnly;
 pub use traced::Traced;
 
 use serde::{Deserialize, Serialize};

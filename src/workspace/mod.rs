@@ -22,6 +22,7 @@
 mod error;
 mod fs;
 mod integrate;
+mod parcel;
 mod pool;
 mod proof;
 mod scope;
@@ -33,6 +34,7 @@ mod verify;
 
 pub use error::WorkspaceError;
 pub use integrate::{Integrated, Integration, Quarantine, integrate, quarantine, stacked_base};
+pub use parcel::{ParcelError, Piece, PieceKind, pack, unpack};
 pub use pool::Workspace;
 pub use proof::{Recheck, recheck};
 pub use scope::{Reason, ScopePolicy, Violation, check};

@@ -10,7 +10,8 @@ use crate::git::{self, Oid, Repo};
 
 use super::WorkspaceError;
 use super::fs::{make_dir, remove};
-use super::slot::{Place, Slot};
+use super::slot::{Place, Shown, Slot};
+use super::take::{TakeLimits, Taken, Worktree, take};
 use super::tracked::Tracked;
 
 /// How many trees' path lists are kept; a cycle works on few bases at a time.
@@ -127,6 +128,32 @@ impl Workspace {
             None => self.shared.create()?,
         };
         Ok(Slot::new(Arc::clone(&self.shared), place))
+    }
+}
+
+impl Workspace {
+    /// Everything between `commit` and the files of a checkout as they are now, as one tree in the
+    /// store. The checkout is only read: neither its index nor its configuration count.
+    ///
+    /// # Errors
+    /// As [`Slot::take_tree`].
+    pub fn take_checkout(
+        &self,
+        checkout: &Path,
+        commit: Oid,
+        limits: &TakeLimits,
+    ) -> Result<Taken, WorkspaceError> {
+        let root = std::fs::canonicalize(checkout).map_err(|e| WorkspaceError::io(checkout, e))?;
+        let place = self.shared.create()?;
+        let tree = self.shared.store.tree_of(commit)?;
+        let index = place.index();
+        let read = self.shared.store.program("read-tree").worktree(&root, &index);
+        read.arg(tree.to_string()).run()?;
+        let tracked = self.shared.tracked(tree)?;
+        let worktree = Worktree { root, index, ours: false };
+        let taken = take(&self.shared.store, &worktree, &Shown { commit, tree, tracked }, limits);
+        remove(&place.dir)?;
+        taken
     }
 }
 

@@ -8,7 +8,7 @@ use crate::git::{NO_CONVERSION, Oid};
 use super::WorkspaceError;
 use super::fs::{make_dir, remove, write};
 use super::pool::Shared;
-use super::take::{TakeLimits, Taken, take};
+use super::take::{TakeLimits, Taken, Worktree, take};
 use super::tracked::Tracked;
 
 /// A worktree of the pool; dropping it gives it back.
@@ -99,7 +99,8 @@ impl Slot {
     pub fn take_tree(&self, limits: &TakeLimits) -> Result<Taken, WorkspaceError> {
         let place = self.place.as_ref().ok_or(WorkspaceError::Empty)?;
         let shown = place.shows.as_ref().ok_or(WorkspaceError::Empty)?;
-        take(&self.shared.store, place, shown, limits)
+        let worktree = Worktree { root: place.tree(), index: place.index(), ours: true };
+        take(&self.shared.store, &worktree, shown, limits)
     }
 }
 

@@ -12,7 +12,7 @@ use crate::git::{Edit, Mode, Oid, Repo};
 use super::WorkspaceError;
 use super::fs::{open_up, remove};
 use super::scope::{Reason, Violation};
-use super::slot::{Place, Shown};
+use super::slot::Shown;
 
 /// How often nested repositories are taken apart: one inside another shows only in the next round.
 const NESTED_ROUNDS: usize = 16;
@@ -44,23 +44,30 @@ pub struct Taken {
     pub refused: Vec<Violation>,
 }
 
+/// Files on disk, and the index of the base that they are compared with.
+pub(super) struct Worktree {
+    pub(super) root: PathBuf,
+    pub(super) index: PathBuf,
+    /// Ours to change: repositories inside it are taken apart; elsewhere they are refused.
+    pub(super) ours: bool,
+}
+
 /// Builds the tree: the base, edited by what differs on disk. The index stays at the base.
 pub(super) fn take(
     store: &Repo,
-    place: &Place,
+    worktree: &Worktree,
     shown: &Shown,
     limits: &TakeLimits,
 ) -> Result<Taken, WorkspaceError> {
-    let root = place.tree();
-    let paths = differing(store, place, &root, limits.files)?;
+    let root = &worktree.root;
+    let (paths, mut refused) = differing(store, worktree, limits.files)?;
     let mut folders = HashMap::new();
     let mut removed = Vec::new();
     let mut put = Vec::new();
-    let mut refused = Vec::new();
     let mut total = 0_u64;
     for path in paths {
         let on_disk = root.join(OsStr::from_bytes(&path));
-        let found = if real_folder(&root, parent(&path), &mut folders) {
+        let found = if real_folder(root, parent(&path), &mut folders) {
             std::fs::symlink_metadata(&on_disk).ok()
         } else {
             None
@@ -101,25 +108,29 @@ pub(super) fn take(
     Ok(Taken { tree, refused })
 }
 
-/// Every path that may differ from the base: changed, gone, or new and not ignored.
+/// Every path that may differ from the base: changed, gone, or new and not ignored; and what is
+/// refused as a repository in the repository.
 fn differing(
     store: &Repo,
-    place: &Place,
-    root: &Path,
+    worktree: &Worktree,
     limit: usize,
-) -> Result<BTreeSet<Vec<u8>>, WorkspaceError> {
+) -> Result<(BTreeSet<Vec<u8>>, Vec<Violation>), WorkspaceError> {
+    let root = &worktree.root;
     for _ in 0..NESTED_ROUNDS {
+        let mut refused = Vec::new();
         let list = || {
             store
                 .program("ls-files")
-                .worktree(root, &place.index())
+                .worktree(root, &worktree.index)
                 .args(["-z", "--modified", "--deleted", "--others", "--exclude-standard"])
                 .run_noisily()
         };
         let (mut out, complaint) = list()?;
         if !complaint.is_empty() {
             // A folder that git can't look into would count as deleted.
-            open_up(root);
+            if worktree.ours {
+                open_up(root);
+            }
             out = list()?.0;
         }
         let mut paths = BTreeSet::new();
@@ -127,6 +138,9 @@ fn differing(
         for path in out.split(|b| *b == 0).filter(|path| !path.is_empty()) {
             match path.strip_suffix(b"/") {
                 // A repository in the repository: its files are the worker's, its history is not.
+                Some(folder) if !worktree.ours => {
+                    refused.push(Violation { path: folder.to_vec(), reason: Reason::Submodule });
+                }
                 Some(folder) => nested.push(root.join(OsStr::from_bytes(folder)).join(".git")),
                 None => {
                     paths.insert(path.to_vec());
@@ -137,7 +151,7 @@ fn differing(
             return Err(WorkspaceError::TooManyFiles { found: paths.len(), limit });
         }
         if nested.is_empty() {
-            return Ok(paths);
+            return Ok((paths, refused));
         }
         for git in nested {
             remove(&git)?;

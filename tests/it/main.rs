@@ -14,6 +14,7 @@ mod crash;
 mod desk;
 mod dispatch;
 mod doctor;
+mod fan_out;
 mod gateway;
 mod github_forge;
 mod github_run;

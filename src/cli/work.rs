@@ -1,0 +1,134 @@
+//! `work` and `accept-node`: one handed-out node, in a job of its own.
+
+use std::io::Read as _;
+use std::path::PathBuf;
+
+use super::next_step::{failure, stop_signal};
+use super::run_options::RunArgs;
+use super::{Failure, print};
+use crate::actions::{Log, Runtime};
+use crate::cycle::{Delivered, Given, GrantedNode, Left, accept_node, work};
+use crate::model::Usage;
+
+/// The variable that holds the hand-out.
+const VARIABLE: &str = "OVERHAUL_GRANT";
+
+/// Largest hand-out that is read, bytes.
+const MAX_HAND_OUT: u64 = 64 << 10;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct WorkArgs {
+    #[command(flatten)]
+    pub run: RunArgs,
+    /// File with the node's entry of the matrix, `-` for standard input [default: the variable
+    /// OVERHAUL_GRANT].
+    #[arg(long, value_name = "FILE")]
+    pub grant: Option<PathBuf>,
+    /// Folder for the result, outside the checkout.
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct AcceptArgs {
+    #[command(flatten)]
+    pub work: WorkArgs,
+    /// File with the agent's last message; without one, every finding of the node counts as claimed.
+    #[arg(long, value_name = "FILE")]
+    pub result: Option<PathBuf>,
+    /// The model that worked.
+    #[arg(long, value_name = "NAME")]
+    pub model: Option<String>,
+    /// Input tokens that the agent consumed.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub input_tokens: u64,
+    /// Output tokens that the agent consumed.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub output_tokens: u64,
+    /// What the agent cost, US dollars.
+    #[arg(long, value_name = "USD", default_value_t = 0.0)]
+    pub cost_usd: f64,
+}
+
+pub(super) async fn run(args: WorkArgs) -> Result<(), Failure> {
+    let granted = hand_out(&args)?;
+    let options = args.run.options(Given::default(), None, false).await?;
+    let left = work(options, granted, &args.out, stop_signal()).await.map_err(failure)?;
+    show(&left, args.run.json)
+}
+
+pub(super) async fn accept(args: AcceptArgs) -> Result<(), Failure> {
+    if !(args.cost_usd.is_finite() && args.cost_usd >= 0.0) {
+        return Err(Failure::usage("--cost-usd is no amount of money"));
+    }
+    let granted = hand_out(&args.work)?;
+    let options = args.work.run.options(Given::default(), None, false).await?;
+    let delivered = Delivered {
+        result: args.result,
+        usage: Usage {
+            requests: 0,
+            input_tokens: args.input_tokens,
+            output_tokens: args.output_tokens,
+            cost_usd: args.cost_usd,
+        },
+        model: args.model,
+    };
+    let left = accept_node(options, granted, delivered, &args.work.out, stop_signal())
+        .await
+        .map_err(failure)?;
+    show(&left, args.work.run.json)?;
+    if left.acceptable {
+        return Ok(());
+    }
+    Err(Failure::failed("the result is not acceptable")
+        .because(left.detail)
+        .remedy("hand the result in all the same: it counts as a failed attempt, whose reason the next one is told"))
+}
+
+/// The node's entry of the matrix. It holds a key: it is never shown.
+fn hand_out(args: &WorkArgs) -> Result<GrantedNode, Failure> {
+    let problem = |why: String| {
+        Failure::usage("which node?").because(why).remedy(format!(
+            "set {VARIABLE} to the node's entry of the grant's matrix, or name a file with --grant"
+        ))
+    };
+    let text = match &args.grant {
+        None => std::env::var(VARIABLE).map_err(|_| problem(format!("{VARIABLE} is not set")))?,
+        Some(path) => {
+            let file: Box<dyn std::io::Read> = if path.as_os_str() == "-" {
+                Box::new(std::io::stdin())
+            } else {
+                Box::new(std::fs::File::open(path).map_err(|e| problem(e.to_string()))?)
+            };
+            let mut text = String::new();
+            let read = file.take(MAX_HAND_OUT).read_to_string(&mut text);
+            read.map_err(|e| problem(e.to_string()))?;
+            text
+        }
+    };
+    // The text is not quoted in the error: it holds the key.
+    serde_json::from_str(&text).map_err(|e| {
+        problem(format!("line {}, column {}: it is no entry of a matrix", e.line(), e.column()))
+    })
+}
+
+fn show(left: &Left, json: bool) -> Result<(), Failure> {
+    let text = if json {
+        serde_json::to_string_pretty(left)
+            .map(|text| text + "\n")
+            .map_err(|e| Failure::failed("the result can't be shown").because(e))?
+    } else if left.acceptable {
+        format!("acceptable: {}\n", left.bundle.display())
+    } else {
+        format!("not acceptable: {}\n{}\n", left.bundle.display(), left.detail)
+    };
+    let runtime = Runtime::from_env(&|name| std::env::var(name).ok());
+    if !runtime.on_actions {
+        return print(&text);
+    }
+    runtime
+        .set_output("bundle", &left.bundle.to_string_lossy())
+        .map_err(|e| Failure::failed("the job's outputs can't be written").because(e))?;
+    let mut log = Log::new(std::io::stdout().lock(), true);
+    log.untrusted(&text).map_err(|e| Failure::failed("cannot write to standard output").because(e))
+}

@@ -1,0 +1,310 @@
+//! A handed-out node in a job of its own: it reads the ledger, works, judges, and leaves one file.
+//! It writes neither to the forge nor to the ledger; whatever it says is judged again where it lands.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use super::accept::{self, Refusal, Verdict};
+use super::attempt::{self, Ticket};
+use super::bases::Base;
+use super::bundle::{self, Manifest, Said};
+use super::context::{Cycle, ReadyPool};
+use super::desk::Desk;
+use super::error::blocking;
+use super::pools;
+use super::setup::{self, Options};
+use super::{CycleError, GrantedNode, drive, names, next_step, open, seal};
+use crate::backends::{WorkReport, WorkerResult, result};
+use crate::config::Config;
+use crate::git::{Oid, parse_oid};
+use crate::ledger::{GrantedClaim, Run};
+use crate::model::{Outcome, Usage};
+use crate::store::ReadOnly;
+use crate::workspace;
+
+/// Largest file with an agent's result that is read, bytes; of more, the end counts.
+const MAX_RESULT_FILE: usize = result::MAX_OUTPUT;
+
+/// What a job left.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Left {
+    /// The file.
+    pub bundle: PathBuf,
+    /// How the attempt ended.
+    pub outcome: Outcome,
+    /// Whether the change passed every check here.
+    pub acceptable: bool,
+    /// One paragraph: why not.
+    pub detail: String,
+}
+
+/// What somebody else's agent left in the checkout.
+#[derive(Debug, Clone, Default)]
+pub struct Delivered {
+    /// File with its last message; without one, it claims every finding of the node.
+    pub result: Option<PathBuf>,
+    /// What it consumed, as far as known.
+    pub usage: Usage,
+    /// The model that worked.
+    pub model: Option<String>,
+}
+
+/// Runs one handed-out attempt on its pool.
+///
+/// # Errors
+/// [`CycleError::Refused`] when the claim is not held any more, or the hand-out is not that of the
+/// ledger. A node or pool that fails is no error: the file says so.
+pub async fn work(
+    options: Options,
+    granted: GrantedNode,
+    out: &Path,
+    cancel: CancellationToken,
+) -> Result<Left, CycleError> {
+    let (cycle, ticket) = begin(options, &granted, true, cancel).await?;
+    let judged = match &ticket.pool.worker {
+        Some(_) => match attempt::work_and_judge(&cycle, &ticket).await {
+            Ok(both) => both,
+            Err(error) => (attempt::nothing_to_do(), attempt::unworkable(error)?),
+        },
+        None => {
+            let why = format!(
+                "This job does not reach the pool {}: {}.",
+                ticket.pool.pool.id,
+                unreached(&cycle.config, &ticket, &*cycle.env).await
+            );
+            (attempt::nothing_to_do(), Verdict::Refused(Refusal::new(Outcome::Transient, why)))
+        }
+    };
+    leave(&cycle, &ticket, &granted, judged, out).await
+}
+
+/// Takes what an agent left in the checkout as the result of a handed-out node.
+///
+/// # Errors
+/// As [`work`].
+pub async fn accept_node(
+    options: Options,
+    granted: GrantedNode,
+    delivered: Delivered,
+    out: &Path,
+    cancel: CancellationToken,
+) -> Result<Left, CycleError> {
+    let checkout = options.repo.clone();
+    let (cycle, ticket) = begin(options, &granted, false, cancel).await?;
+    let mut report = attempt::nothing_to_do();
+    report.usage = delivered.usage;
+    report.model_seen.clone_from(&delivered.model);
+    let verdict = match claimed(&ticket, delivered.result.as_deref()) {
+        Ok(result) => {
+            report.result = Some(result.clone());
+            let judged = judge_checkout(&cycle, &ticket, &checkout, &result).await;
+            judged.or_else(attempt::unworkable)?
+        }
+        Err(why) => Verdict::Refused(Refusal::new(Outcome::InvalidResult, why)),
+    };
+    leave(&cycle, &ticket, &granted, (report, verdict), out).await
+}
+
+/// What the agent says, strictly read.
+fn claimed(ticket: &Ticket, file: Option<&Path>) -> Result<WorkerResult, String> {
+    let Some(file) = file else {
+        let resolved = ticket.node.findings.clone();
+        return Ok(WorkerResult { resolved, ..WorkerResult::default() });
+    };
+    let bytes = std::fs::read(file)
+        .map_err(|e| format!("The agent's result {} can't be read: {e}.", file.display()))?;
+    let start = bytes.len().saturating_sub(MAX_RESULT_FILE);
+    let text = String::from_utf8_lossy(bytes.get(start..).unwrap_or_default());
+    result::parse_output(&text, &ticket.node).map_err(|e| format!("The agent's result: {e}."))
+}
+
+async fn judge_checkout(
+    cycle: &Arc<Cycle>,
+    ticket: &Ticket,
+    checkout: &Path,
+    result: &WorkerResult,
+) -> Result<Verdict, CycleError> {
+    let limits = accept::take_limits(cycle);
+    let (workspace, commit) = (cycle.workspace.clone(), ticket.base.commit());
+    let root = checkout.to_owned();
+    let taken =
+        tokio::task::spawn_blocking(move || workspace.take_checkout(&root, commit, &limits))
+            .await
+            .map_err(|e| CycleError::Internal(e.to_string()))?;
+    match accept::taken(taken)? {
+        Ok(taken) => accept::judge_tree(cycle, ticket, taken.tree, taken.refused, result).await,
+        Err(verdict) => Ok(verdict),
+    }
+}
+
+/// Reads the ledger, and makes sure that this hand-out is the one that it knows.
+async fn begin(
+    options: Options,
+    granted: &GrantedNode,
+    drives: bool,
+    cancel: CancellationToken,
+) -> Result<(Arc<Cycle>, Ticket), CycleError> {
+    let mut parts = setup::prepare(options).await?;
+    parts.store = Arc::new(ReadOnly(parts.store));
+    let journal = parts.journal(granted.run.clone()).await?;
+    let claim = known(&journal.state(), granted)?;
+    let plan = open::load_plan(&journal).await?;
+    let mut set = pools::declared(&parts.config, None, parts.clock.now())?;
+    if drives {
+        // Only the pool of this claim is asked for: this job may hold no other's key.
+        let around = next_step::surroundings(&parts.config);
+        let only = pools::one(&parts.config, &claim.pool, &*parts.options.env, &around).await;
+        if let Some(ready) = only {
+            set.ready.insert(claim.pool.clone(), ready);
+        }
+    }
+    let cycle = Arc::new(parts.cycle(journal, plan, set.ready, cancel).await?);
+    let mut ticket = ticket(&cycle, &claim).await?;
+    // The requests of this job keep the pool's limits, beside what else is handed out to it.
+    let core = drive::scheduler_over(&cycle, |ready| ready.pool.id == claim.pool)?;
+    let desk = Desk::new(core, cycle.clock.clone());
+    let meter = desk.core().meter(&claim.pool);
+    ticket.seat = meter.map(|meter| desk.seat(&claim.node, meter));
+    Ok((cycle, ticket))
+}
+
+/// The ledger's side of a hand-out.
+fn known(run: &Run, granted: &GrantedNode) -> Result<GrantedClaim, CycleError> {
+    let refused = |why: &str| Err(CycleError::Refused(format!("node {}: {why}", granted.node)));
+    let Some((grant, claim)) = run.grant_of(&granted.owner) else {
+        return refused("the ledger knows no such hand-out");
+    };
+    let same = *grant == granted.grant
+        && claim.node == granted.node
+        && claim.attempt == granted.attempt
+        && claim.base == granted.base
+        && claim.pool == granted.pool;
+    let probe = granted.owner.as_str().as_bytes();
+    let signs = seal::sign(&granted.key, probe)
+        .is_some_and(|seal| seal::holds(&claim.verify_key, probe, &seal));
+    if !same || !signs {
+        return refused("the hand-out is not as the ledger has it");
+    }
+    let held = run.nodes.get(&claim.node).and_then(|n| n.claim.as_ref());
+    if held.is_none_or(|held| held.owner != claim.owner) {
+        return refused("its claim is not held any more: somebody took the node back");
+    }
+    Ok(claim.clone())
+}
+
+/// The attempt of a granted claim, its base brought here.
+pub(super) async fn ticket(cycle: &Arc<Cycle>, claim: &GrantedClaim) -> Result<Ticket, CycleError> {
+    let Some(node) = cycle.plan.node(&claim.node).cloned() else {
+        return Err(CycleError::Refused(format!("the plan has no node {}", claim.node)));
+    };
+    let Some(pool) = cycle.pools.get(&claim.pool).cloned().or_else(|| declared(cycle, claim))
+    else {
+        return Err(CycleError::Refused(format!(
+            "node {} was handed out for the pool {}, which the configuration does not have",
+            claim.node, claim.pool
+        )));
+    };
+    let base = parse_oid(&claim.base)?;
+    fetch_base(cycle, claim, base).await?;
+    let record = cycle.journal.state().nodes.get(&claim.node).cloned().unwrap_or_default();
+    let (owner, base) = (claim.owner.clone(), Base::Branch(base));
+    Ok(Ticket::new(cycle, &record, node, claim.attempt, owner, pool, base))
+}
+
+/// A pool that left the set since, e.g. because it was settled: its results still count.
+fn declared(cycle: &Cycle, claim: &GrantedClaim) -> Option<ReadyPool> {
+    let settings = cycle.config.pool(&claim.pool)?;
+    Some(ReadyPool {
+        pool: settings.to_pool(),
+        worker: None,
+        attempt_timeout: settings.timeout.unwrap_or(cycle.config.dispatch.attempt_timeout).get(),
+    })
+}
+
+/// The base is on the base branch, on a node's branch, or where the grant put it.
+async fn fetch_base(cycle: &Cycle, claim: &GrantedClaim, base: Oid) -> Result<(), CycleError> {
+    if cycle.repo().has(base) {
+        return Ok(());
+    }
+    let (repo, remote) = (cycle.repo().clone(), cycle.remote.clone());
+    let branch = names::full(&cycle.base.branch);
+    let granted = names::granted_base(cycle.run_id(), &claim.node);
+    blocking(move || {
+        // Either may not be there; what counts is that the commit is here afterwards.
+        for source in [branch, granted] {
+            if !repo.has(base) {
+                let fetched = remote.fetch(&repo, &[&format!("+{source}:refs/overhaul/fetched")]);
+                if let Err(error) = fetched {
+                    tracing::debug!(%error, source, "not fetched");
+                }
+            }
+        }
+        if repo.has(base) { Ok(()) } else { remote.fetch(&repo, &[&base.to_string()]) }
+    })
+    .await
+}
+
+async fn unreached(config: &Config, ticket: &Ticket, env: &pools::Env) -> String {
+    match config.pool(&ticket.pool.pool.id) {
+        Some(pool) => pools::why_not(pool, env).await,
+        None => "it is not configured".to_owned(),
+    }
+}
+
+/// Writes the file.
+async fn leave(
+    cycle: &Arc<Cycle>,
+    ticket: &Ticket,
+    granted: &GrantedNode,
+    (report, verdict): (WorkReport, Verdict),
+    out: &Path,
+) -> Result<Left, CycleError> {
+    let (said, tree, outcome) = match verdict {
+        Verdict::Good(good) => (Said::Done, Some(good.tree), report.outcome),
+        Verdict::Satisfied { .. } => (Said::Satisfied, None, Outcome::Success),
+        Verdict::Refused(refusal) => {
+            let (outcome, detail) = (refusal.outcome, refusal.detail);
+            (Said::Refused { outcome, detail }, refusal.tree, outcome)
+        }
+    };
+    let repo = cycle.repo().clone();
+    let base = ticket.base.commit();
+    let (pieces, content, tree) = blocking(move || {
+        let Some(tree) = tree else { return Ok((Vec::new(), Vec::new(), None)) };
+        match workspace::pack(&repo, repo.tree_of(base)?, tree) {
+            Ok((pieces, content)) => Ok((pieces, content, Some(tree.to_string()))),
+            // A refused tree is kept for people only, as far as it can be sent.
+            Err(workspace::ParcelError::Refused(_)) => Ok((Vec::new(), Vec::new(), None)),
+            Err(workspace::ParcelError::Workspace(error)) => Err(CycleError::from(error)),
+        }
+    })
+    .await?;
+    let acceptable = !matches!(said, Said::Refused { .. });
+    let detail = match &said {
+        Said::Refused { detail, .. } => detail.clone(),
+        Said::Done | Said::Satisfied => String::new(),
+    };
+    let manifest = Manifest {
+        run: granted.run.clone(),
+        grant: granted.grant.clone(),
+        node: granted.node.clone(),
+        attempt: granted.attempt,
+        owner: granted.owner.clone(),
+        base: base.to_string(),
+        tree,
+        pieces,
+        said,
+        outcome: report.outcome,
+        result: report.result,
+        classification: report.classification,
+        usage: report.usage,
+        model_seen: report.model_seen,
+        log: report.log,
+    };
+    let bundle = bundle::write(out, granted, manifest, &content)?;
+    Ok(Left { bundle, outcome, acceptable, detail })
+}
