@@ -27,6 +27,9 @@ pub const INPUTS: &[&str] = &[
     "intent",
     "run-id",
     "mode",
+    "bundles",
+    "grant",
+    "prompts",
     "time-budget",
     "dry-run",
     "log-level",
@@ -37,8 +40,20 @@ pub const INPUTS: &[&str] = &[
 pub const SECRET_INPUTS: &[&str] = &["token", "app-private-key"];
 
 /// Outputs of `action.yml`.
-pub const OUTPUTS: &[&str] =
-    &["status", "not-before", "run-id", "pull-requests", "nodes", "matrix", "summary-path"];
+pub const OUTPUTS: &[&str] = &[
+    "status",
+    "not-before",
+    "run-id",
+    "pull-requests",
+    "nodes",
+    "matrix",
+    "granted",
+    "host-matrix",
+    "host-granted",
+    "grant",
+    "prompts",
+    "summary-path",
+];
 
 /// What can go wrong with the runner's files.
 #[derive(Debug, thiserror::Error)]

@@ -11,7 +11,7 @@ use crate::cycle::{Grant, GrantOptions, GrantedNode, MAX_NODES, grant};
 use crate::ledger::Share;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct GrantArgs {
     #[command(flatten)]
     pub cycle: next_step::Args,
     /// Most nodes to hand out; a matrix has at most 256 jobs.
@@ -29,7 +29,7 @@ pub(super) struct Args {
     pub prompts: Option<PathBuf>,
 }
 
-pub(super) async fn run(args: Args) -> Result<(), Failure> {
+pub(super) async fn run(args: GrantArgs) -> Result<(), Failure> {
     let how = GrantOptions {
         max_nodes: args.max_nodes,
         width: args.width,

@@ -43,7 +43,7 @@ enum Command {
     /// Run one cycle: observe, grant, work, land, report.
     NextStep(next_step::Args),
     /// Hand nodes out to jobs of their own: observe, decide, claim.
-    Grant(grant::Args),
+    Grant(grant::GrantArgs),
     /// Do one handed-out node and leave its result as a file; writes nothing else.
     Work(work::WorkArgs),
     /// Take what another agent left in the checkout as the result of a handed-out node.

@@ -126,9 +126,6 @@ fn show(left: &Left, json: bool) -> Result<(), Failure> {
     if !runtime.on_actions {
         return print(&text);
     }
-    runtime
-        .set_output("bundle", &left.bundle.to_string_lossy())
-        .map_err(|e| Failure::failed("the job's outputs can't be written").because(e))?;
     let mut log = Log::new(std::io::stdout().lock(), true);
     log.untrusted(&text).map_err(|e| Failure::failed("cannot write to standard output").because(e))
 }
