@@ -23,7 +23,7 @@ use crate::git::{Expect, PushResult, RefUpdate};
 use crate::ledger::{Applied, EventKind, GrantedClaim, Holder, NodeState, Share};
 use crate::model::{AttemptNumber, GrantId, NodeId, OwnerToken, PoolId, Provider, RunId};
 use crate::scheduling::partition::{Shares, partition};
-use crate::scheduling::{Decision, NodeSpec, NodeWall};
+use crate::scheduling::{Decision, NodeSpec, NodeWall, PoolState};
 
 /// Jobs that a matrix may have in one workflow run (GitHub's limit).
 pub const MAX_NODES: usize = 256;
@@ -170,8 +170,14 @@ pub(super) fn split(cycle: &Cycle, width: u32) -> Result<Shares, CycleError> {
         .into_iter()
         .filter(|spec| states.get(&spec.id) == Some(&NodeState::Ready))
         .collect();
-    let ours = drive::pool_states(cycle, &run, |p| !is_host(p));
-    let host = drive::pool_states(cycle, &run, is_host);
+    // A pool that waits is no capacity now: what it would get goes to the other side.
+    let now = cycle.clock.now().as_millisecond();
+    let usable = |wanted: bool| -> Vec<PoolState> {
+        let mut states = drive::pool_states(cycle, &run, |p| is_host(p) == wanted);
+        states.retain(|state| state.paused.is_none_or(|(_, until, _)| until <= now));
+        states
+    };
+    let (ours, host) = (usable(false), usable(true));
     partition(&frontier, &ours, &host, width).map_err(|e| CycleError::Internal(e.to_string()))
 }
 

@@ -11,6 +11,7 @@ use crate::rigs::github::world::Run;
 use crate::rigs::github::{Rig, RigClock, RigOptions};
 use crate::support::{config, findings, git};
 
+mod fan_out;
 mod jobs;
 mod orders;
 
@@ -76,7 +77,20 @@ impl Hub {
 
     /// Starts the job of a workflow run.
     fn start(&self, run: u64, event: &str) -> Job {
-        let folder = self.dir.path().join(format!("job-{run}"));
+        let token = [("INPUT_TOKEN", "ghs_workflow")];
+        self.start_step(run, event, &format!("job-{run}"), &["next-step"], &token)
+    }
+
+    /// Starts a job of this name with a command and variables of its own.
+    fn start_step(
+        &self,
+        run: u64,
+        event: &str,
+        name: &str,
+        args: &[&str],
+        env: &[(&str, &str)],
+    ) -> Job {
+        let folder = self.dir.path().join(name);
         for name in ["home", "temp"] {
             std::fs::create_dir_all(folder.join(name)).unwrap();
         }
@@ -102,8 +116,8 @@ impl Hub {
             .env("GITHUB_RUN_ATTEMPT", "1")
             .env("GITHUB_OUTPUT", folder.join("outputs"))
             .env("GITHUB_STEP_SUMMARY", folder.join("summary"))
-            .env("INPUT_TOKEN", token)
-            .arg("next-step")
+            .envs(env.iter().copied())
+            .args(args)
             .current_dir(folder.join("checkout"))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
