@@ -109,10 +109,10 @@ impl std::fmt::Debug for GrantedNode {
 
 /// A node that is to be handed out.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Pick {
-    pub node: NodeId,
-    pub pool: PoolId,
-    pub share: Share,
+struct Pick {
+    node: NodeId,
+    pool: PoolId,
+    share: Share,
 }
 
 /// One job that only hands out.
@@ -130,14 +130,25 @@ pub async fn grant(
     };
     next_step::observe(&cycle).await?;
     let mut worked = Worked::default();
-    let mut granted = None;
     if cycle.journal.state().cancelled.is_none() && next_step::has_open_nodes(&cycle) {
         cycle.journal.write(vec![EventKind::CycleStarted { holder: cycle.holder.clone() }]).await?;
-        (worked.paused, granted) = hand_out(&cycle, &set, &how).await?;
+        (worked.paused, worked.granted) = hand_out(&cycle, &set, &how).await?;
     }
-    let mut report = next_step::report(&cycle, &set, worked).await?;
-    report.grant = granted;
-    Ok(report)
+    next_step::report(&cycle, &set, worked).await
+}
+
+/// The host's share of a cycle that drives its own: handed out before anything starts here, so that
+/// both go on side by side.
+pub(super) async fn host_share(
+    cycle: &Arc<Cycle>,
+    how: &GrantOptions,
+) -> Result<Option<Grant>, CycleError> {
+    if !cycle.pools.values().any(is_host) {
+        return Ok(None);
+    }
+    let shares = split(cycle, how.width)?;
+    let (picks, _) = choose(cycle, Share::Host, &shares.in_process, how.max_nodes.min(MAX_NODES))?;
+    issue(cycle, picks, how).await
 }
 
 async fn hand_out(
@@ -163,7 +174,7 @@ fn is_host(pool: &ReadyPool) -> bool {
 }
 
 /// Splits what is ready now between this process's pools and the host's.
-pub(super) fn split(cycle: &Cycle, width: u32) -> Result<Shares, CycleError> {
+fn split(cycle: &Cycle, width: u32) -> Result<Shares, CycleError> {
     let run = cycle.journal.state().clone();
     let states = cycle.states();
     let frontier: Vec<NodeSpec> = drive::node_specs(cycle, &run)
@@ -196,7 +207,7 @@ fn decide(cycle: &Cycle, how: &GrantOptions) -> Result<(Vec<Pick>, Vec<NodeWall>
 }
 
 /// What the pools of one side can start now, without the other side's nodes.
-pub(super) fn choose(
+fn choose(
     cycle: &Cycle,
     share: Share,
     others: &[NodeId],
@@ -221,7 +232,7 @@ pub(super) fn choose(
 }
 
 /// Claims the picks, and gives those that were won to whoever does them.
-pub(super) async fn issue(
+async fn issue(
     cycle: &Arc<Cycle>,
     picks: Vec<Pick>,
     how: &GrantOptions,

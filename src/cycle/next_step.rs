@@ -8,12 +8,14 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::context::Cycle;
-use super::grant::Grant;
+use super::grant::{Grant, GrantOptions};
 use super::open::Chosen;
 use super::pools::{self, PoolSet};
 use super::setup::{Options, Parts};
 use super::take_in::TakenIn;
-use super::{CycleError, close, drive, inbox, land, open, pause, reconcile, setup, show, view};
+use super::{
+    CycleError, close, drive, grant, inbox, land, open, pause, reconcile, setup, show, view,
+};
 use crate::backends::Surroundings;
 use crate::backends::openai::ProcessVerify;
 use crate::config::Config;
@@ -320,6 +322,7 @@ pub(super) struct Worked {
     pub(super) attempts: usize,
     pub(super) closed: bool,
     pub(super) paused: Option<PauseCause>,
+    pub(super) granted: Option<Grant>,
 }
 
 /// Makes the ledger and the world agree before anything new is done.
@@ -337,6 +340,7 @@ async fn observe_and_work(cycle: &Arc<Cycle>, set: &PoolSet) -> Result<Worked, C
     if cycle.journal.state().cancelled.is_none() && has_open_nodes(cycle) {
         setup::check_verify_programs(&open::all_verify(&cycle.plan), &*cycle.env)?;
         cycle.journal.write(vec![EventKind::CycleStarted { holder: cycle.holder.clone() }]).await?;
+        worked.granted = grant::host_share(cycle, &GrantOptions::default()).await?;
         let driven = drive::drive(cycle).await?;
         worked.attempts = driven.started;
         worked.paused = pause::record(cycle, &driven, set).await?;
@@ -404,7 +408,7 @@ pub(super) async fn report(
         pause,
         failed: failed(&run, &states),
         results: Vec::new(),
-        grant: None,
+        grant: worked.granted,
         summary,
     })
 }

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use overhaul::ledger::{
-    Applied, Burn, Event, EventKind, Landing, NodeState, PauseCause, Receipt, Run, fold,
-    node_states,
+    Applied, Burn, Event, EventKind, GrantedClaim, Landing, NodeState, PauseCause, Receipt, Run,
+    Share, fold, node_states,
 };
 use overhaul::model::{
-    AttemptNumber, Coverage, CycleId, Node, NodeId, Outcome, OwnerToken, Plan, PoolId, RunId,
-    ScopeEntry, Severity, Tier, Usage,
+    AttemptNumber, Coverage, CycleId, GrantId, Node, NodeId, Outcome, OwnerToken, Plan, PoolId,
+    RunId, ScopeEntry, Severity, Tier, Usage,
 };
 use proptest::prelude::*;
 
@@ -313,4 +313,49 @@ fn run_ids_are_ours_and_safe() {
         assert!(RunId::new(bad).is_err(), "{bad}");
     }
     assert!(RunId::new("r-20261130-1a2b").is_ok());
+}
+
+fn granted(name: &str, claims: &[(u8, u32, u8)]) -> Event {
+    let claims = claims.iter().map(|&(n, attempt, by)| GrantedClaim {
+        node: node(n),
+        attempt: AttemptNumber(attempt),
+        owner: owner(by),
+        pool: PoolId::new("p"),
+        base: "b".into(),
+        share: Share::Work,
+        verify_key: String::new(),
+    });
+    event(EventKind::Granted {
+        grant: GrantId::new(name).unwrap(),
+        expires: jiff::Timestamp::UNIX_EPOCH,
+        claims: claims.collect(),
+    })
+}
+
+fn grant_ended(name: &str) -> Event {
+    event(EventKind::GrantEnded { grant: GrantId::new(name).unwrap() })
+}
+
+#[test]
+fn a_grant_holds_only_what_its_owners_hold() {
+    let mut run = fold(&[claimed(1, 1, 1), claimed(2, 1, 2)]);
+    // Of another owner, of another attempt, of nobody.
+    let others = granted("g-0", &[(1, 1, 9), (2, 7, 2), (3, 1, 3)]);
+    assert!(matches!(run.apply(&others), Applied::No(_)));
+    assert_eq!(run.apply(&granted("g-1", &[(1, 1, 1), (2, 1, 9), (3, 1, 3)])), Applied::Yes);
+    assert!(matches!(run.apply(&granted("g-1", &[(2, 1, 2)])), Applied::No(_)), "never again");
+    let held = |run: &Run| {
+        let grant = &run.grants[&GrantId::new("g-1").unwrap()];
+        (grant.claims.len(), run.outstanding(grant).count(), grant.ended)
+    };
+    assert_eq!(held(&run), (1, 1, false));
+    let (grant, claim) = run.grant_of(&owner(1)).unwrap();
+    assert_eq!((grant.as_str(), &claim.node), ("g-1", &node(1)));
+    assert_eq!(run.grant_of(&owner(2)), None, "claimed, and not handed out");
+    assert_eq!(run.apply(&accepted(1, 1, 1)), Applied::Yes);
+    assert_eq!(held(&run), (1, 0, false));
+    assert_eq!(run.apply(&grant_ended("g-1")), Applied::Yes);
+    assert!(matches!(run.apply(&grant_ended("g-1")), Applied::No(_)));
+    assert!(matches!(run.apply(&grant_ended("g-9")), Applied::No(_)));
+    assert_eq!(held(&run), (1, 0, true));
 }

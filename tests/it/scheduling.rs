@@ -173,6 +173,25 @@ fn only_dispatched_nodes_can_fail() {
 }
 
 #[test]
+fn what_is_handed_out_takes_its_place_in_the_meter() {
+    let nodes = || vec![node("A"), node("B"), node("C")];
+    let mut s = scheduler(nodes(), vec![limited("p", 2)]);
+    assert!(s.adopt(&id("A"), &PoolId::new("p"), 0));
+    assert!(!s.adopt(&id("A"), &PoolId::new("p"), 0), "once");
+    assert!(!s.adopt(&id("B"), &PoolId::new("gone"), 0));
+    assert_eq!(starts(&mut s, 1), [("B".to_owned(), "p".to_owned())], "one slot is taken");
+    // Its end is like any other: the pool learns of it, and the slot is free.
+    let finished = s.finished(&id("A"), &Finish::new(Outcome::Success), 2).unwrap();
+    assert_eq!(finished.state, NodeState::Landing);
+    assert_eq!(starts(&mut s, 2), [("C".to_owned(), "p".to_owned())]);
+    // Nothing here waits for what is at work elsewhere.
+    let mut s = scheduler(nodes(), vec![limited("p", 1)]);
+    s.adopt(&id("A"), &PoolId::new("p"), 0);
+    let walls = wall(&mut s, 1);
+    assert!(walls.iter().all(|w| w.cause == PauseCause::CapReached), "{walls:?}");
+}
+
+#[test]
 fn windows_hold_at_launch() {
     let mut p = pool("p");
     p.pool.limits.requests_per_minute = Some(1);

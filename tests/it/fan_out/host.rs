@@ -179,3 +179,24 @@ fn a_wall_of_our_pools_leaves_the_host_going() {
     assert_eq!(cycle.status(), "waiting", "a cycle does not pause it either: {}", cycle.report);
     assert!(run_of(&world).pause.is_none());
 }
+
+#[test]
+fn a_cycle_drives_its_share_while_the_hosts_is_out() {
+    let world = attended(4, "both");
+    let cycle = world.next_step();
+    assert_eq!(cycle.code, Some(0), "{}", cycle.stderr);
+    let handed_out = &cycle.report["grant"];
+    let theirs = of_share(handed_out, "host");
+    assert!(!theirs.is_empty() && theirs.len() < 4, "{}", cycle.report);
+    assert_eq!(entries(handed_out).len(), theirs.len(), "ours is driven, not handed out");
+    assert_eq!(cycle.nodes("in_review") as usize, 4 - theirs.len(), "{}", cycle.report);
+    assert_eq!((cycle.status(), cycle.nodes("claimed") as usize), ("waiting", theirs.len()));
+    for entry in &theirs {
+        agent(&world, "host", entry, |tree| fs::write(tree.join(file(entry)), "theirs\n").unwrap());
+        let output = call(&world, "accept-node", "host", entry, &[]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let landed = land(&world, handed_out);
+    assert_eq!((landed.code, landed.nodes("in_review")), (Some(0), 4), "{}", landed.stderr);
+    nothing_is_held(&world);
+}
