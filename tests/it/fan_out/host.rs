@@ -175,7 +175,8 @@ fn a_wall_of_our_pools_leaves_the_host_going() {
     assert!(run_of(&world).pause.is_none(), "the run is not paused");
     let (report, _) = grant_report(&world, &[]);
     assert!(report["grant"].is_null() && report["status"] == "waiting", "{report}");
-    let cycle = world.next_step();
+    // Shorter than the pool's wait: a longer job would wait for it in place.
+    let cycle = world.next_step_with(&["--time-budget", "5m"]);
     assert_eq!(cycle.status(), "waiting", "a cycle does not pause it either: {}", cycle.report);
     assert!(run_of(&world).pause.is_none());
 }
