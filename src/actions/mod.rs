@@ -7,6 +7,7 @@
 mod command;
 mod event;
 mod files;
+mod results;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,6 +20,7 @@ use crate::ledger::Holder;
 pub use command::{Annotation, Level, Log};
 pub use event::{Wakeup, parse_event};
 pub use files::SUMMARY_LIMIT;
+pub use results::{Results, ResultsError};
 
 /// Inputs of `action.yml` whose values may be shown.
 pub const INPUTS: &[&str] = &[
@@ -30,6 +32,7 @@ pub const INPUTS: &[&str] = &[
     "bundles",
     "grant",
     "prompts",
+    "sarif",
     "time-budget",
     "dry-run",
     "log-level",
@@ -120,6 +123,8 @@ pub struct Runtime {
     pub sha: Option<String>,
     /// The short name of the branch or tag.
     pub ref_name: Option<String>,
+    /// The workflow's file and ref.
+    pub workflow_ref: Option<String>,
     /// Login of who started it.
     pub actor: Option<String>,
     /// Whether the runner's debug log is on.
@@ -173,6 +178,7 @@ impl Runtime {
             run_attempt: var("GITHUB_RUN_ATTEMPT").and_then(|v| v.parse().ok()),
             sha: var("GITHUB_SHA"),
             ref_name: var("GITHUB_REF_NAME"),
+            workflow_ref: var("GITHUB_WORKFLOW_REF"),
             actor: var("GITHUB_ACTOR"),
             debug: var("RUNNER_DEBUG").as_deref() == Some("1"),
         }
@@ -217,6 +223,15 @@ impl Runtime {
     pub fn run_url(&self) -> Option<String> {
         let server = self.server_url.as_deref()?.trim_end_matches('/');
         Some(format!("{server}/{}/actions/runs/{}", self.repository.as_ref()?, self.run?))
+    }
+
+    /// The file of the workflow that runs and the branch that it runs on, for starting it again.
+    #[must_use]
+    pub fn workflow(&self) -> Option<(String, String)> {
+        // `OWNER/NAME/.github/workflows/FILE@refs/heads/BRANCH`; a tag or a merge ref is no branch.
+        let (path, branch) = self.workflow_ref.as_deref()?.split_once("@refs/heads/")?;
+        let (_, file) = path.rsplit_once('/')?;
+        Some((file.to_owned(), branch.to_owned()))
     }
 
     /// What woke us up; [`Wakeup::Manual`] outside Actions.

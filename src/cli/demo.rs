@@ -65,6 +65,8 @@ pub(super) async fn run(args: Args) -> Result<(), Failure> {
         resume: false,
         dry_run: false,
         holder: Holder::default(),
+        woken: crate::cycle::Woken::default(),
+        artifacts: None,
         env: env(),
         clock: Clock::system(),
     };

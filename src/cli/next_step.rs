@@ -8,9 +8,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::run_options::{RunArgs, duration};
 use super::{Failure, merge_results, print};
-use crate::actions::{ActionsError, Log, Runtime};
+use crate::actions::{ActionsError, Log, Runtime, Wakeup};
 use crate::cycle::{
-    CycleError, CycleReport, Given, GrantOptions, Options, TakeInOptions, grant, next_step,
+    CycleError, CycleReport, Given, GrantOptions, Options, Status, TakeInOptions, grant, next_step,
 };
 
 #[derive(Debug, clap::Args)]
@@ -32,6 +32,10 @@ pub(super) struct Args {
     /// Go on although a pause says to wait.
     #[arg(long)]
     pub resume: bool,
+    /// Write the findings that the base branch still has to this file, as SARIF for an upload to
+    /// code scanning. A cycle that finds nothing to look at writes nothing.
+    #[arg(long, value_name = "FILE")]
+    pub sarif: Option<PathBuf>,
     /// Plan and look, but write nothing: no ledger, no branch, no pull request, no attempt.
     #[arg(long)]
     pub dry_run: bool,
@@ -41,8 +45,12 @@ pub(super) async fn run(mut args: Args) -> Result<(), Failure> {
     let runtime = Runtime::from_env(&|name| std::env::var(name).ok());
     if runtime.on_actions {
         from_inputs(&mut args, &runtime)?;
+        if let Ok(Wakeup::PullRequest { from_fork: true, .. }) = runtime.wakeup() {
+            return leave_fork_alone(&runtime);
+        }
     }
     let json = args.run.json;
+    let sarif = args.sarif.clone();
     let mode = if runtime.on_actions { runtime.input("mode") } else { None };
     let report = match mode {
         None | Some("cycle") => next_step(options(args).await?, stop_signal()).await,
@@ -50,6 +58,10 @@ pub(super) async fn run(mut args: Args) -> Result<(), Failure> {
             let prompts = runtime.input("prompts").map(|path| args.run.repo.join(path));
             let how = GrantOptions { prompts, ..GrantOptions::default() };
             grant(options(args).await?, how, stop_signal()).await
+        }
+        Some("land") if sarif.is_some() => {
+            return Err(Failure::usage("mode: land writes no SARIF")
+                .remedy("take the input `sarif` away; the next cycle writes it"));
         }
         Some("land") => {
             let bundles = runtime.input("bundles").ok_or_else(|| {
@@ -66,17 +78,18 @@ pub(super) async fn run(mut args: Args) -> Result<(), Failure> {
                 .remedy("use mode: cycle, grant or land"));
         }
     };
-    show(&runtime, &report.map_err(failure)?, json)
+    let report = report.map_err(failure)?;
+    if let Some(path) = sarif.filter(|_| !report.remaining.is_empty()) {
+        std::fs::write(&path, &report.remaining).map_err(|e| {
+            Failure::failed(format!("{} can't be written", path.display())).because(e)
+        })?;
+    }
+    show(&runtime, &report, json)
 }
 
 /// What the arguments come to.
 pub(super) async fn options(args: Args) -> Result<Options, Failure> {
-    let given = Given {
-        files: args.findings,
-        intent: args.intent,
-        source_root: args.source_root,
-        fetched: Vec::new(),
-    };
+    let given = Given { files: args.findings, intent: args.intent, source_root: args.source_root };
     let mut options = args.run.options(given, args.time_budget, args.resume).await?;
     options.dry_run = args.dry_run;
     Ok(options)
@@ -96,6 +109,19 @@ pub(super) fn show(runtime: &Runtime, report: &CycleReport, json: bool) -> Resul
     log.untrusted(&text).map_err(|e| Failure::failed("cannot write to standard output").because(e))
 }
 
+/// Nothing is worked on for a pull request of a fork: it would bring its own files to a job that
+/// may write.
+fn leave_fork_alone(runtime: &Runtime) -> Result<(), Failure> {
+    let report = CycleReport::without_run(
+        Status::Idle,
+        "this pull request comes from a fork: overhaul leaves it alone; nothing is wrong with it",
+    );
+    let cannot = |e| Failure::failed("the job's outputs can't be written").because(e);
+    outputs(runtime, &report).map_err(cannot)?;
+    runtime.append_summary(&format!("{}\n", report.message)).map_err(cannot)?;
+    print(&render(&report, false)?)
+}
+
 /// Inputs of the action fill what the command line leaves open.
 pub(super) fn from_inputs(args: &mut Args, runtime: &Runtime) -> Result<(), Failure> {
     if let Some(workspace) = runtime.workspace.as_ref().filter(|_| args.run.repo.as_os_str() == ".")
@@ -112,6 +138,9 @@ pub(super) fn from_inputs(args: &mut Args, runtime: &Runtime) -> Result<(), Fail
     }
     if args.intent.is_none() {
         args.intent = runtime.input("intent").map(str::to_owned);
+    }
+    if args.sarif.is_none() {
+        args.sarif = runtime.input("sarif").map(|path| repo.join(path));
     }
     if args.run.run_id.is_none()
         && let Some(id) = runtime.input("run-id")
@@ -180,6 +209,14 @@ pub(super) fn failure(error: CycleError) -> Failure {
         CycleError::Input { what, remedy } => Failure::usage(what).remedy(remedy),
         CycleError::Forge(crate::forge::ForgeError::Forbidden { action, message, remedy }) => {
             Failure::refused(format!("not permitted to {action}")).because(message).remedy(remedy)
+        }
+        CycleError::Journal(crate::cycle::JournalError::Store(store))
+            if matches!(*store, crate::store::StoreError::Forbidden { .. }) =>
+        {
+            Failure::refused("the state can't be written").because(store).remedy(
+                "add `contents: write` to `permissions:` of the job, or grant it to the app or \
+                 token; a rule that protects branches must leave out overhaul's",
+            )
         }
         CycleError::Journal(crate::cycle::JournalError::Newer(_)) => {
             Failure::refused(error.to_string())

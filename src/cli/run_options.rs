@@ -7,13 +7,14 @@ use std::time::Duration;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::{Failure, validate};
-use crate::actions::Runtime;
-use crate::config::HumanDuration;
-use crate::cycle::{Clock, Env, Given, Options, Place, default_work_root};
+use crate::actions::{Results, Runtime, Wakeup};
+use crate::config::{HumanDuration, StateStore};
+use crate::cycle::{Clock, Env, Given, JobArtifacts, Options, Place, Woken, default_work_root};
 use crate::forge::github::{Credentials, GitHub, GitHubSettings};
 use crate::git::Remote;
 use crate::ledger::Holder;
 use crate::model::RunId;
+use crate::store::Artifacts;
 
 /// Where a run lives.
 #[derive(Debug, Clone, clap::Args)]
@@ -80,6 +81,7 @@ impl RunArgs {
                     .map_err(|e| Failure::usage("the remote can't be used").because(e))?,
             ),
         };
+        let mut artifacts: Option<Arc<dyn Artifacts>> = None;
         let (place, remote) = match &self.local {
             Some(folder) => (Place::Local(folder.clone()), given_remote),
             None => {
@@ -97,7 +99,16 @@ impl RunArgs {
                         .await
                         .map_err(|e| Failure::refused("no token to push with").because(e))?,
                 };
-                (Place::Forge(Arc::new(github)), Some(remote))
+                let github = Arc::new(github);
+                if config.state.store == StateStore::Artifact {
+                    let results = Results::from_env(&|name| env(name)).map_err(|why| {
+                        Failure::usage("`state: artifact` needs the results service of a job")
+                            .because(why)
+                            .remedy("run as an action (`uses:`), or use `state: branch`")
+                    })?;
+                    artifacts = Some(Arc::new(JobArtifacts::new(results, github.clone())));
+                }
+                (Place::Forge(github), Some(remote))
             }
         };
         let holder = if runtime.on_actions { runtime.holder() } else { Holder::default() };
@@ -113,10 +124,30 @@ impl RunArgs {
             resume,
             dry_run: false,
             holder,
+            woken: woken(&runtime),
+            artifacts,
             env,
             clock: clock(),
         })
     }
+}
+
+/// What of the event matters. One that can't be read only wakes, as any does.
+fn woken(runtime: &Runtime) -> Woken {
+    if !runtime.on_actions {
+        return Woken::default();
+    }
+    let event = runtime.wakeup().unwrap_or_else(|error| {
+        tracing::warn!(%error, "the event is taken as a mere wake-up");
+        Wakeup::Other(String::new())
+    });
+    let (by_comment, editor) = match event {
+        Wakeup::Comment { id, action, sender, .. } => {
+            (true, (action == "edited").then_some((id, sender)))
+        }
+        _ => (false, None),
+    };
+    Woken { by_comment, editor, workflow: runtime.workflow(), url: runtime.run_url() }
 }
 
 /// A duration as people write it: `90s`, `15m`, `6h`.

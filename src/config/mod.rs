@@ -29,9 +29,9 @@ pub use pool::{HeaderValue, PoolConfig, ToolMode};
 pub use scalar::{Dial, HumanDuration};
 pub use schema::{DRAFT, config_schema};
 pub use sections::{
-    Budget, CodeScanning, Commands, Dependencies, Dispatch, FindingsFormat, FindingsSource, Fuse,
-    Issues, MaxAttempts, NewFindings, Noise, Origin, Pauses, Permission, Planning, Policy,
-    PullRequestMode, PullRequests, Report, ScopeAmend, Verify, VerifyRule,
+    Budget, CodeScanning, Commands, Continuation, Dependencies, Dispatch, FindingsFormat,
+    FindingsSource, Fuse, Issues, MaxAttempts, NewFindings, Noise, Origin, Pauses, Permission,
+    Planning, Policy, PullRequestMode, PullRequests, Report, ScopeAmend, Verify, VerifyRule,
 };
 pub use state::{State, StateStore};
 

@@ -48,6 +48,17 @@ impl FindingsSource {
         if all.len() == 1 { all.pop() } else { None }
     }
 
+    /// By what findings of this source are known as its own, so that its re-check proves them.
+    #[must_use]
+    pub fn key(&self) -> Option<String> {
+        match self.origin()? {
+            Origin::File(file) => Some(file.to_owned()),
+            Origin::CodeScanning(_) => Some("code-scanning".to_owned()),
+            Origin::Issues(issues) => Some(format!("issues:{}", issues.label)),
+            Origin::Intent(_) => None,
+        }
+    }
+
     /// Everything this source claims to be.
     pub(super) fn origins(&self) -> Vec<Origin<'_>> {
         [
@@ -136,6 +147,8 @@ pub struct Dispatch {
     pub max_attempts: MaxAttempts,
     /// How long a claim lives without a sign of life.
     pub lease: HumanDuration,
+    /// Whether a cycle whose time is up starts the next one.
+    pub continuation: Continuation,
 }
 
 impl Default for Dispatch {
@@ -149,8 +162,21 @@ impl Default for Dispatch {
             budget: Budget::default(),
             max_attempts: MaxAttempts::default(),
             lease: HumanDuration::minutes(45),
+            continuation: Continuation::None,
         }
     }
+}
+
+/// What starts the next cycle when ready work is left at the deadline.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Continuation {
+    /// The schedule, or a person.
+    #[default]
+    None,
+    /// This cycle: it starts its own workflow again. Needs `actions: write` and `on:
+    /// workflow_dispatch` in the workflow.
+    WorkflowDispatch,
 }
 
 /// Ceilings in money and tokens; none where absent.

@@ -12,7 +12,8 @@ use super::pools::PoolSet;
 use super::{CycleError, land, names, open, show};
 use crate::git::{Expect, PushResult, RefUpdate};
 use crate::ledger::{CheckRecord, EventKind, NodeState, Run};
-use crate::model::{CoveragePlace, FindingId, NodeId};
+use crate::model::{CoveragePlace, DropReason, Finding, FindingId, NodeId, Plan};
+use crate::report::{self, Remaining};
 use crate::workspace::Verdict;
 
 /// Rounds of the gate; the falling measure of its loop.
@@ -20,6 +21,9 @@ const GATE_ROUNDS: u32 = 2;
 
 /// Name of the blob that says what became of every finding.
 pub const OUTCOMES_BLOB: &str = "remediation-outcomes.json";
+
+/// Name of the blob that holds the findings that remain, as SARIF.
+pub const REMAINING_BLOB: &str = "remaining.sarif";
 
 /// What became of one finding.
 #[derive(Debug, Serialize)]
@@ -85,8 +89,9 @@ pub(super) async fn close_if_final(cycle: &Cycle, set: &PoolSet) -> Result<bool,
     // Shown before it is so: once the run is closed no cycle looks at it again.
     show::dashboard(cycle, set, Status::Complete).await?;
     let outcomes = outcomes(cycle, &cycle.journal.state(), &states)?;
+    let remaining = remaining(cycle, &cycle.journal.state(), &states)?;
     events.push(EventKind::Closed { commit: cycle.base.commit.to_string(), counts });
-    let blobs = vec![(OUTCOMES_BLOB.to_owned(), outcomes)];
+    let blobs = vec![(OUTCOMES_BLOB.to_owned(), outcomes), (REMAINING_BLOB.to_owned(), remaining)];
     let closed = cycle.journal.write_batch(events, blobs, Vec::new()).await?.all();
     if closed && cycle.config.pull_requests.delete_branches {
         delete_branches(cycle).await;
@@ -179,10 +184,58 @@ pub(super) fn outcomes(
     run: &Run,
     states: &BTreeMap<NodeId, NodeState>,
 ) -> Result<Vec<u8>, CycleError> {
-    let resolved = run.resolved();
-    let list: Vec<FindingOutcome<'_>> = cycle
+    let list = outcomes_of(&cycle.plan, run, states);
+    let document = serde_json::json!({
+        "version": 1,
+        "run": run.id,
+        "base-commit": cycle.base.commit.to_string(),
+        "findings": list,
+    });
+    serde_json::to_vec_pretty(&document)
+        .map_err(|e| CycleError::Internal(format!("the outcomes can't be written: {e}")))
+}
+
+/// The findings that the base branch still has, as SARIF for an upload to code scanning.
+///
+/// # Errors
+/// Never in practice: the document is plain data.
+pub(super) fn remaining(
+    cycle: &Cycle,
+    run: &Run,
+    states: &BTreeMap<NodeId, NodeState>,
+) -> Result<Vec<u8>, CycleError> {
+    let outcomes = outcomes_of(&cycle.plan, run, states);
+    let no_finding = |finding: &Finding| {
+        matches!(
+            finding.dropped,
+            Some(DropReason::DuplicateOf(_) | DropReason::Suppressed | DropReason::NotAProblem)
+        )
+    };
+    let remaining: Vec<Remaining<'_>> = cycle
         .plan
         .findings
+        .iter()
+        .zip(&outcomes)
+        .filter(|(finding, it)| {
+            !no_finding(finding) && !matches!(it.outcome.as_str(), "landed" | "satisfied")
+        })
+        .map(|(finding, it)| Remaining {
+            finding,
+            outcome: &it.outcome,
+            pull_request: it.pull_request,
+        })
+        .collect();
+    serde_json::to_vec_pretty(&report::remaining_sarif(&remaining))
+        .map_err(|e| CycleError::Internal(format!("the SARIF can't be written: {e}")))
+}
+
+fn outcomes_of<'a>(
+    plan: &'a Plan,
+    run: &'a Run,
+    states: &BTreeMap<NodeId, NodeState>,
+) -> Vec<FindingOutcome<'a>> {
+    let resolved = run.resolved();
+    plan.findings
         .iter()
         .map(|finding| {
             let mut outcome = FindingOutcome {
@@ -195,7 +248,7 @@ pub(super) fn outcomes(
                 pull_request: None,
                 reason: None,
             };
-            match cycle.plan.coverage.places.get(&finding.id) {
+            match plan.coverage.places.get(&finding.id) {
                 Some(CoveragePlace::Node(node)) => {
                     let state = states.get(node).copied().unwrap_or(NodeState::Waiting);
                     let done = state.is_done() && state != NodeState::Satisfied;
@@ -218,15 +271,7 @@ pub(super) fn outcomes(
             }
             outcome
         })
-        .collect();
-    let document = serde_json::json!({
-        "version": 1,
-        "run": run.id,
-        "base-commit": cycle.base.commit.to_string(),
-        "findings": list,
-    });
-    serde_json::to_vec_pretty(&document)
-        .map_err(|e| CycleError::Internal(format!("the outcomes can't be written: {e}")))
+        .collect()
 }
 
 /// Merges accepted work and verifies the integrated tree when more than one node is in it, so that

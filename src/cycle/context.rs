@@ -77,6 +77,8 @@ pub struct Cycle {
     pub env: Arc<super::Env>,
     /// When new work must no longer be started.
     pub deadline: Timestamp,
+    /// What woke this cycle up.
+    pub woken: super::Woken,
     /// Fires when everything must stop.
     pub cancel: CancellationToken,
     /// Tip of the integration: every accepted node merged onto the base, in order.

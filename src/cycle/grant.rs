@@ -131,7 +131,9 @@ pub async fn grant(
     next_step::observe(&cycle).await?;
     let mut worked = Worked::default();
     if cycle.journal.state().cancelled.is_none() && next_step::has_open_nodes(&cycle) {
-        cycle.journal.write(vec![EventKind::CycleStarted { holder: cycle.holder.clone() }]).await?;
+        let by_comment = cycle.woken.by_comment;
+        let started = EventKind::CycleStarted { holder: cycle.holder.clone(), by_comment };
+        cycle.journal.write(vec![started]).await?;
         (worked.paused, worked.granted) = hand_out(&cycle, &set, &how).await?;
     }
     next_step::report(&cycle, &set, worked).await

@@ -10,15 +10,18 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use super::setup::Parts;
+use super::show::{DASHBOARD, LINES};
 use super::steer::{self, Steer};
+use super::view::noise_day;
 use super::{CycleError, Journal, close};
-use crate::commands::{self, Access, Command, Occasion, Reply, Sender, SenderKind, Verb};
+use crate::commands::{self, Access, Command, Occasion, Parsed, Reply, Sender, SenderKind, Verb};
 use crate::forge::{Comment, ForgeError, Permission};
 use crate::ledger::{
-    Applied, AttemptBudget, EVENT_VERSION, Event, EventKind, NodeState, Received, Run, node_states,
+    Applied, AttemptBudget, EVENT_VERSION, Event, EventKind, Made, NodeState, Received, Run,
+    node_states,
 };
 use crate::model::{NodeId, Plan, hex_digest};
-use crate::report::{self, marker};
+use crate::report::{self, marker, notes};
 
 /// Comments can show later in a list than ones that were made after them.
 const LATE: SignedDuration = SignedDuration::from_mins(2);
@@ -62,12 +65,24 @@ pub(super) async fn read(
         }
         read_to = Some(comment.updated_at);
     }
-    let mut notes = std::mem::take(&mut inbox.ignored);
-    if let Some(until) = read_to.filter(|_| comments.len() >= READ_AGAIN) {
-        notes.push(EventKind::InboxRead { until });
+    let mut unsaid = Vec::new();
+    match inbox.ticks().await {
+        Ok(changed) => steered |= changed,
+        // Deleted: forgotten, so that another one is made.
+        Err(CycleError::Forge(ForgeError::NotFound(_))) => unsaid.push(EventKind::Shown {
+            what: DASHBOARD.to_owned(),
+            id: String::new(),
+            digest: String::new(),
+        }),
+        Err(CycleError::Forge(error)) => tracing::warn!(%error, "the dashboard was not read"),
+        Err(error) => return Err(error),
     }
-    if !notes.is_empty() {
-        journal.write(notes).await?;
+    unsaid.append(&mut inbox.ignored);
+    if let Some(until) = read_to.filter(|_| comments.len() >= READ_AGAIN) {
+        unsaid.push(EventKind::InboxRead { until });
+    }
+    if !unsaid.is_empty() {
+        journal.write(unsaid).await?;
     }
     inbox.answer().await?;
     Ok(steered)
@@ -90,6 +105,19 @@ struct Inbox<'a> {
     own: Vec<(u64, String)>,
     /// What is not even answered, noted in one go: a storm costs one append.
     ignored: Vec<EventKind>,
+}
+
+/// Something that was said to the run.
+struct Said {
+    /// The comment; 0 for the dashboard's boxes.
+    comment: u64,
+    on: u64,
+    digest: String,
+    author: String,
+    /// Its text may not be its author's.
+    unknown_editor: bool,
+    /// What is written with it.
+    also: Vec<EventKind>,
 }
 
 impl Inbox<'_> {
@@ -120,24 +148,99 @@ impl Inbox<'_> {
         if parsed.is_empty() {
             return Ok(false);
         }
-        let access = self.access(&comment.author).await?;
+        let mut said = Said {
+            comment: comment.id,
+            on: comment.on,
+            digest,
+            author: comment.author.clone(),
+            unknown_editor: false,
+            also: vec![EventKind::InboxRead { until: comment.updated_at }],
+        };
+        let mut access = self.access(&comment.author).await?;
+        match &self.parts.options.woken.editor {
+            // Who edits another's words answers for them too.
+            Some((id, editor)) if *id == comment.id => {
+                access = access.min(self.access(editor).await?);
+            }
+            // Whoever can edit another's comment has write permission; where more is asked for,
+            // the author's does not stand for the editor's.
+            _ => {
+                let more = Access::from(settings.permission) > Access::Write;
+                said.unknown_editor = comment.edited && more && access > Access::Write;
+            }
+        }
+        self.obey(&said, &parsed, access).await
+    }
+
+    /// Reads the boxes that people ticked on the dashboard, as commands of whoever edited it last.
+    async fn ticks(&mut self) -> Result<bool, CycleError> {
+        let run = self.journal.state().clone();
+        let number = |what: &str| run.shown.get(what)?.id.parse::<u64>().ok();
+        let (Some(dashboard), Some(lines)) = (number(DASHBOARD), run.shown.get(LINES)) else {
+            return Ok(false);
+        };
+        // An update of nothing reads.
+        let issue = self.parts.forge.update_issue(dashboard, None, None).await?;
+        let ticked = notes::ticked(&issue.body, &lines.digest);
+        if ticked.is_empty() {
+            return Ok(false);
+        }
+        let edit = self.parts.forge.issue_edit(dashboard).await?;
+        let Some(edit) = edit.filter(|edit| !edit.by_bot) else { return Ok(false) };
+        let prefix = &self.parts.config.commands.prefix;
+        let text: Vec<String> = ticked.iter().map(|tick| format!("{prefix} {tick}")).collect();
+        let parsed = commands::parse(&text.join("\n"), None, prefix);
+        let at = edit.at.to_string();
+        let digest = hex_digest(text.iter().map(String::as_bytes).chain([at.as_bytes()]));
+        let access = self.access(&edit.by).await?;
+        let said = Said {
+            comment: 0,
+            on: dashboard,
+            digest: digest.chars().take(32).collect(),
+            author: edit.by,
+            unknown_editor: false,
+            // Forgotten, so that it is written again without the ticks.
+            also: vec![EventKind::Shown {
+                what: DASHBOARD.to_owned(),
+                id: dashboard.to_string(),
+                digest: String::new(),
+            }],
+        };
+        self.obey(&said, &parsed, access).await
+    }
+
+    /// Decides and writes what was said, by a person with this access. `true` when it changed the
+    /// run.
+    async fn obey(
+        &mut self,
+        said: &Said,
+        parsed: &Parsed,
+        access: Access,
+    ) -> Result<bool, CycleError> {
+        let settings = &self.parts.config.commands;
+        let run = self.journal.state().clone();
         let required = Access::from(settings.permission);
-        let sender = Sender { kind: SenderKind::User, login: &comment.author, access };
-        let decision = commands::decide(&parsed, sender, Occasion::default(), required);
+        let sender = Sender { kind: SenderKind::User, login: &said.author, access };
+        let decision = commands::decide(parsed, sender, Occasion::default(), required);
         let note = |line: usize, verb: &str, args: Vec<String>, result: String| {
             EventKind::CommandReceived {
-                comment: comment.id,
-                on: comment.on,
-                body_digest: digest.clone(),
+                comment: said.comment,
+                on: said.on,
+                body_digest: said.digest.clone(),
                 line: u32::try_from(line).unwrap_or(u32::MAX),
                 verb: verb.to_owned(),
                 args,
-                actor: comment.author.clone(),
+                actor: said.author.clone(),
                 result,
             }
         };
-        let by_actor = |r: &&Received| r.actor == comment.author;
+        let by_actor = |r: &&Received| r.actor == said.author;
         let mut events = match decision.reply {
+            _ if said.unknown_editor => {
+                let told = "Not done: somebody edited this comment, and who did is not known. Write a \
+                            new one.";
+                vec![note(0, "denied", Vec::new(), told.to_owned())]
+            }
             Reply::None => vec![note(0, "ignored", Vec::new(), String::new())],
             // Once a person is enough.
             Reply::Denied if run.received.iter().any(|r| by_actor(&r) && r.verb == "denied") => {
@@ -161,7 +264,7 @@ impl Inbox<'_> {
             Reply::Ack => {
                 let hour = self.parts.clock.now().checked_sub(SignedDuration::from_hours(1));
                 let recent = run.received.iter().filter(|r| {
-                    r.actor == comment.author && hour.as_ref().is_ok_and(|hour| r.at > *hour)
+                    r.actor == said.author && hour.as_ref().is_ok_and(|hour| r.at > *hour)
                 });
                 let (recent, limit) = (recent.count(), settings.fuse.commands_per_hour);
                 let left = usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(recent);
@@ -174,7 +277,7 @@ impl Inbox<'_> {
                     let verb = if left > 0 || recent == 0 { "denied" } else { "ignored" };
                     vec![note(0, verb, Vec::new(), told)]
                 } else {
-                    self.events(&run, &parsed.commands, &comment.author, note)
+                    self.events(&run, &parsed.commands, &said.author, note)
                 }
             }
         };
@@ -182,17 +285,21 @@ impl Inbox<'_> {
             && verb == "ignored"
         {
             self.ignored.append(&mut events);
+            // A box is cleared even so, or it would be asked about for ever.
+            if said.comment == 0 {
+                self.ignored.extend(said.also.clone());
+            }
             return Ok(false);
         }
         // The command that was received leads; what it does follows.
         events.sort_by_key(|event| !matches!(event, EventKind::CommandReceived { .. }));
         let changes = events.iter().any(|e| !matches!(e, EventKind::CommandReceived { .. }));
-        events.push(EventKind::InboxRead { until: comment.updated_at });
+        events.extend(said.also.clone());
         let written = self.journal.write_led(events).await?;
         if written.applied.first() != Some(&Applied::Yes) {
             return Ok(false);
         }
-        self.own.push((comment.id, digest));
+        self.own.push((said.comment, said.digest.clone()));
         Ok(changes)
     }
 
@@ -331,7 +438,14 @@ impl Inbox<'_> {
             }
         }
         let mut given = Vec::new();
-        for lines in owed.values() {
+        let day = noise_day(self.parts.clock.now());
+        let made = run.made_since(day, Made::Comment);
+        let limit = self.parts.config.report.noise.comments_per_day;
+        let room = usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(made);
+        if owed.len() > room {
+            tracing::warn!("{made} comments in a day are enough (report.noise); answers wait");
+        }
+        for lines in owed.values().take(room) {
             let Some(first) = lines.first() else { continue };
             match self.answer_one(run.id.as_ref(), first, lines).await {
                 Ok(id) => given.push(EventKind::Shown {
@@ -357,7 +471,9 @@ impl Inbox<'_> {
     ) -> Result<String, ForgeError> {
         let refused = matches!(first.verb.as_str(), "invalid" | "denied");
         let reaction = if refused { "confused" } else { "eyes" };
-        if let Err(error) = self.parts.forge.react(first.comment, reaction).await {
+        if first.comment != 0
+            && let Err(error) = self.parts.forge.react(first.comment, reaction).await
+        {
             tracing::warn!(comment = first.comment, %error, "no reaction to a comment");
         }
         let prefix = &self.parts.config.commands.prefix;

@@ -1,6 +1,7 @@
 //! One `next-step` cycle: observe, grant, work, land, report.
 
 mod accept;
+mod artifacts;
 mod attempt;
 mod bases;
 mod bundle;
@@ -21,6 +22,7 @@ mod next_step;
 mod open;
 mod pause;
 mod pools;
+mod proceed;
 mod proof;
 mod reconcile;
 mod seal;
@@ -32,6 +34,7 @@ mod take_in;
 mod view;
 mod work;
 
+pub use artifacts::JobArtifacts;
 pub use clock::Clock;
 pub use close::{OUTCOMES_BLOB, state_word};
 pub use context::{BaseHead, Cycle, ReadyPool, Recheck};
@@ -42,7 +45,7 @@ pub use journal::{Journal, JournalError, Written};
 pub use next_step::{CycleReport, FailedNode, Status, next_step};
 pub use open::{Given, package_scripts, policy};
 pub use pools::{Env, PoolSet};
-pub use setup::{Options, Place, default_work_root};
+pub use setup::{Options, Place, Woken, default_work_root};
 pub use status::{NodeStatus, PoolStatus, RunStatus, run_status};
 pub use steer::{Steer, Steered, steer};
 pub use take_in::{Fate, TakeInOptions, TakenIn, merge_results};

@@ -14,7 +14,8 @@ use super::pools::{self, PoolSet};
 use super::setup::{Options, Parts};
 use super::take_in::TakenIn;
 use super::{
-    CycleError, close, drive, grant, inbox, land, open, pause, reconcile, setup, show, view,
+    CycleError, close, drive, grant, inbox, land, open, pause, proceed, reconcile, setup, show,
+    view,
 };
 use crate::backends::Surroundings;
 use crate::backends::openai::ProcessVerify;
@@ -57,6 +58,8 @@ pub struct CycleReport {
     pub nodes: BTreeMap<String, usize>,
     /// Attempts started in this cycle.
     pub attempts: usize,
+    /// Whether the next cycle was started.
+    pub continued: bool,
     /// Why pools were left out, one line each.
     pub pools_left_out: Vec<String>,
     /// Why the run is paused, node by node.
@@ -72,6 +75,9 @@ pub struct CycleReport {
     /// The step summary, Markdown.
     #[serde(skip)]
     pub summary: String,
+    /// The findings that the base branch still has, SARIF; empty where nothing was looked at.
+    #[serde(skip)]
+    pub remaining: Vec<u8>,
 }
 
 /// A node that failed.
@@ -87,7 +93,8 @@ pub struct FailedNode {
 }
 
 impl CycleReport {
-    fn without_run(status: Status, message: impl Into<String>) -> Self {
+    /// A report of a cycle that looked at no run.
+    pub fn without_run(status: Status, message: impl Into<String>) -> Self {
         Self {
             status,
             message: message.into(),
@@ -96,12 +103,14 @@ impl CycleReport {
             pull_requests: Vec::new(),
             nodes: BTreeMap::new(),
             attempts: 0,
+            continued: false,
             pools_left_out: Vec::new(),
             pause: None,
             failed: Vec::new(),
             results: Vec::new(),
             grant: None,
             summary: String::new(),
+            remaining: Vec::new(),
         }
     }
 }
@@ -153,16 +162,7 @@ pub(super) async fn begin(
 ) -> Result<Begun, CycleError> {
     let over = |report| Ok(Begun::Over(Box::new(report)));
     let parts = setup::prepare(options).await?;
-    let chosen = open::choose(
-        &parts.store,
-        &parts.config,
-        &parts.options.given,
-        &parts.options.repo,
-        parts.workspace.store(),
-        &parts.base,
-        parts.options.run_id.as_ref(),
-    )
-    .await?;
+    let chosen = open::choose(&parts).await?;
     if parts.options.dry_run {
         return over(dry_run(&parts, chosen).await?);
     }
@@ -187,6 +187,9 @@ pub(super) async fn begin(
             return over(CycleReport::without_run(Status::Idle, "there is no open run"));
         }
         Chosen::New(new) => {
+            let issues = parts.config.report.dashboard
+                || parts.config.pauses == crate::config::Pauses::Issue;
+            parts.forge.check_rights(&parts.base.branch, issues).await?;
             open::write_opening(
                 parts.store.clone(),
                 &new,
@@ -211,7 +214,9 @@ pub(super) async fn begin(
     }
     let early = match job {
         Job::TakeIn(_) => None,
-        Job::Whole | Job::HandOut => too_early(&parts, &journal),
+        Job::Whole | Job::HandOut => {
+            too_early(&parts, &journal).or_else(|| proceed::fuse(&parts, &journal))
+        }
     };
     if let Some(report) = early.clone()
         && !steered
@@ -235,7 +240,7 @@ pub(super) async fn begin(
     let cycle = Arc::new(parts.cycle(journal, plan, set.ready.clone(), cancel).await?);
     if let Some(report) = early {
         // People see what their words did.
-        show::dashboard(&cycle, &set, Status::Paused).await?;
+        show::dashboard(&cycle, &set, report.status).await?;
         return over(report);
     }
     Ok(Begun::Ready(cycle, set))
@@ -339,7 +344,11 @@ async fn observe_and_work(cycle: &Arc<Cycle>, set: &PoolSet) -> Result<Worked, C
     let mut worked = Worked::default();
     if cycle.journal.state().cancelled.is_none() && has_open_nodes(cycle) {
         setup::check_verify_programs(&open::all_verify(&cycle.plan), &*cycle.env)?;
-        cycle.journal.write(vec![EventKind::CycleStarted { holder: cycle.holder.clone() }]).await?;
+        let started = EventKind::CycleStarted {
+            holder: cycle.holder.clone(),
+            by_comment: cycle.woken.by_comment,
+        };
+        cycle.journal.write(vec![started]).await?;
         worked.granted = grant::host_share(cycle, &GrantOptions::default()).await?;
         let driven = drive::drive(cycle).await?;
         worked.attempts = driven.started;
@@ -385,8 +394,12 @@ pub(super) async fn report(
     worked: Worked,
 ) -> Result<CycleReport, CycleError> {
     let states = cycle.states();
-    let (status, message) = status(&states, &worked, cycle.journal.state().cancelled.is_some());
+    let continued = proceed::start_next(cycle, worked.paused, worked.attempts).await;
+    let (status, mut message) = status(&states, &worked, cycle.journal.state().cancelled.is_some());
     show::dashboard(cycle, set, status).await?;
+    if continued {
+        message.push_str("; the next cycle was started");
+    }
     let run = cycle.journal.state().clone();
     let pull_requests = run
         .nodes
@@ -394,6 +407,7 @@ pub(super) async fn report(
         .filter_map(|n| n.pr.as_ref().filter(|pr| pr.end.is_none()))
         .map(|pr| pr.url.clone())
         .collect();
+    let remaining = close::remaining(cycle, &run, &states)?;
     let pause = if status == Status::Paused { run.pause.clone() } else { None };
     let summary = crate::report::step_summary(&view::run(cycle, set, status));
     Ok(CycleReport {
@@ -404,12 +418,14 @@ pub(super) async fn report(
         pull_requests,
         nodes: close::counts(&states),
         attempts: worked.attempts,
+        continued,
         pools_left_out: set.dropped.iter().map(|(id, why)| format!("{id}: {why}")).collect(),
         pause,
         failed: failed(&run, &states),
         results: Vec::new(),
         grant: worked.granted,
         summary,
+        remaining,
     })
 }
 

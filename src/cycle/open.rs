@@ -7,13 +7,18 @@ use std::sync::Arc;
 use super::context::BaseHead;
 use super::error::blocking;
 use super::proof::SOURCE_KEY;
+use super::setup::Parts;
 use super::{Clock, CycleError, Journal};
 use crate::config::{Config, Origin};
+use crate::forge::{Forge, ForgeError};
 use crate::git::{Mode, Oid, Repo};
-use crate::intake::{self, IntakeContext, PathKind};
+use crate::intake::{self, IntakeContext, IntakeError, PathKind, ReportedIssue};
 use crate::ledger::{EventKind, Run, fold};
-use crate::model::{CycleId, Finding, Plan, RepoPath, RunId, Severity, VerifyCommand, hex_digest};
+use crate::model::{
+    CycleId, DropReason, Finding, Plan, RepoPath, RunId, Severity, VerifyCommand, hex_digest,
+};
 use crate::planning::{self, BuildFile, PlanContext, PlanPolicy, TrackedFile, VerifyRule};
+use crate::report::marker;
 use crate::store::Store;
 
 /// Largest findings file that is read, bytes.
@@ -28,8 +33,52 @@ pub struct Given {
     pub intent: Option<String>,
     /// Where the producing tool had its checkout.
     pub source_root: Option<String>,
-    /// Findings that an edge brought (code-scanning alerts, issues), by source name.
-    pub fetched: Vec<(String, Vec<Finding>)>,
+}
+
+impl Given {
+    /// What was given by hand replaces the configured sources.
+    fn replaces_configured(&self) -> bool {
+        !self.files.is_empty() || self.intent.is_some()
+    }
+}
+
+/// What the forge says for one configured source; nothing for the others.
+enum Fetched {
+    Nothing,
+    Alerts(Vec<u8>),
+    Issues(Vec<ReportedIssue>),
+}
+
+/// Asks the forge for the configured sources that live there, in their order.
+async fn fetch(
+    config: &Config,
+    base: &BaseHead,
+    forge: &dyn Forge,
+) -> Result<Vec<Fetched>, CycleError> {
+    let mut all = Vec::with_capacity(config.findings.len());
+    for source in &config.findings {
+        all.push(match source.origin() {
+            Some(Origin::CodeScanning(_)) => {
+                let sarif = forge.code_scanning_alerts(&base.branch).await;
+                Fetched::Alerts(sarif.map_err(unfetched)?.to_string().into_bytes())
+            }
+            Some(Origin::Issues(issues)) => {
+                Fetched::Issues(forge.labelled_issues(&issues.label).await.map_err(unfetched)?)
+            }
+            _ => Fetched::Nothing,
+        });
+    }
+    Ok(all)
+}
+
+/// A place that can have no such findings is the configuration's mistake.
+fn unfetched(error: ForgeError) -> CycleError {
+    match error {
+        ForgeError::Invalid(what) => {
+            CycleError::input(what, "remove that source from `findings`, or run on GitHub")
+        }
+        other => other.into(),
+    }
 }
 
 /// The run that this cycle goes on with.
@@ -100,15 +149,9 @@ pub fn known_run(runs: &[RunId], id: &RunId) -> Result<(), CycleError> {
 ///
 /// # Errors
 /// When findings can't be read or planned, or the store or git fails.
-pub async fn choose(
-    store: &Arc<dyn Store>,
-    config: &Config,
-    given: &Given,
-    root: &Path,
-    repo: &Repo,
-    base: &BaseHead,
-    wanted: Option<&RunId>,
-) -> Result<Chosen, CycleError> {
+pub(super) async fn choose(parts: &Parts) -> Result<Chosen, CycleError> {
+    let (store, config, given) = (&parts.store, &parts.config, &parts.options.given);
+    let (base, wanted) = (&parts.base, parts.options.run_id.as_ref());
     let (open, runs, recent) = open_run(store).await?;
     if let Some(id) = wanted {
         known_run(&runs, id)?;
@@ -119,10 +162,16 @@ pub async fn choose(
     if let Some(id) = open {
         return Ok(Chosen::Open(id));
     }
-    let (config, given, root) = (config.clone(), given.clone(), root.to_path_buf());
-    let (repo, commit) = (repo.clone(), base.commit);
+    let fetched = if given.replaces_configured() {
+        Vec::new()
+    } else {
+        fetch(config, base, &*parts.forge).await?
+    };
+    let (config, given) = (config.clone(), given.clone());
+    let root = parts.options.repo.clone();
+    let (repo, commit) = (parts.workspace.store().clone(), base.commit);
     blocking(move || {
-        let sources = read_sources(&config, &given, &root, &repo, commit)?;
+        let sources = read_sources(&config, &given, fetched, &root, &repo, commit)?;
         if sources.iter().all(Vec::is_empty) {
             return Ok::<_, CycleError>(Chosen::NoFindings);
         }
@@ -212,6 +261,7 @@ fn findings_digest(findings: &[Finding]) -> String {
 fn read_sources(
     config: &Config,
     given: &Given,
+    fetched: Vec<Fetched>,
     root: &Path,
     repo: &Repo,
     commit: Oid,
@@ -232,32 +282,44 @@ fn read_sources(
     if let Some(intent) = given.intent.as_deref().filter(|i| !i.trim().is_empty()) {
         sources.push(read_intent(intent)?);
     }
-    for (_, findings) in &given.fetched {
-        sources.push(findings.clone());
-    }
-    // What was given on the command line replaces the configured sources.
-    if !given.files.is_empty() || given.intent.is_some() {
+    if given.replaces_configured() {
         for findings in &mut sources {
             mark_source(config, findings);
         }
         return Ok(sources);
     }
-    for source in &config.findings {
-        match source.origin() {
-            Some(Origin::File(file)) => {
+    for (source, fetched) in config.findings.iter().zip(fetched) {
+        let mut findings = match (source.origin(), fetched) {
+            (Some(Origin::File(file)), _) => {
                 let bytes = match read_tracked(repo, tree, file)? {
                     Some(bytes) => bytes,
                     None => read_file(&root.join(file))?,
                 };
-                let mut findings = read_one(&bytes, file, &context(source.source_root.clone()))?;
-                for finding in &mut findings {
-                    finding.extra.insert(SOURCE_KEY.to_owned(), file.into());
-                }
-                sources.push(findings);
+                read_one(&bytes, file, &context(source.source_root.clone()))?
             }
-            Some(Origin::Intent(text)) => sources.push(read_intent(text)?),
-            Some(Origin::CodeScanning(_) | Origin::Issues(_)) | None => {}
+            (Some(Origin::Intent(text)), _) => read_intent(text)?,
+            (Some(Origin::CodeScanning(alerts)), Fetched::Alerts(sarif)) => {
+                let mut findings = read_one(&sarif, "code-scanning alerts", &context(None))?;
+                let least = alerts.min_severity.unwrap_or(Severity::Info);
+                for finding in findings.iter_mut().filter(|f| f.severity < least) {
+                    finding.dropped.get_or_insert(DropReason::Filtered);
+                }
+                findings
+            }
+            (Some(Origin::Issues(_)), Fetched::Issues(issues)) => {
+                // Our own dashboard may carry the label too.
+                let others = issues.iter().filter(|issue| !marker::is_ours(&issue.body));
+                let read = |issue| intake::issue(issue, &context(None));
+                others.map(read).collect::<Result<_, _>>().map_err(intake_error)?
+            }
+            _ => Vec::new(),
+        };
+        if let Some(key) = source.key() {
+            for finding in &mut findings {
+                finding.extra.insert(SOURCE_KEY.to_owned(), key.clone().into());
+            }
         }
+        sources.push(findings);
     }
     Ok(sources)
 }
@@ -279,14 +341,18 @@ fn read_one(
     name: &str,
     context: &IntakeContext<'_>,
 ) -> Result<Vec<Finding>, CycleError> {
-    intake::read(bytes, name, context).map_err(|e| CycleError::input(e.to_string(), e.remedy()))
+    intake::read(bytes, name, context).map_err(intake_error)
 }
 
 fn read_intent(text: &str) -> Result<Vec<Finding>, CycleError> {
     match intake::intent(text) {
         Ok(finding) => Ok(finding.into_iter().collect()),
-        Err(e) => Err(CycleError::input(e.to_string(), e.remedy())),
+        Err(e) => Err(intake_error(e)),
     }
+}
+
+fn intake_error(error: IntakeError) -> CycleError {
+    CycleError::input(error.to_string(), error.remedy())
 }
 
 fn read_file(path: &Path) -> Result<Vec<u8>, CycleError> {

@@ -20,7 +20,7 @@ use crate::forge::LocalForge;
 use crate::git::{GitError, Oid, Remote, parse_oid};
 use crate::ledger::{EventKind, Holder, Landing};
 use crate::model::{CycleId, Plan, PoolId, RunId};
-use crate::store::{BranchStore, DirectoryStore, Store, Traced};
+use crate::store::{ArtifactStore, Artifacts, BranchStore, DirectoryStore, Store, Traced};
 use crate::workspace::{Verifier, VerifySettings, Workspace};
 
 /// Time kept free at the end of a job for the checkpoint.
@@ -37,6 +37,19 @@ pub enum Place {
     Local(PathBuf),
     /// Something that the caller connected.
     Forge(Arc<dyn Forge>),
+}
+
+/// What woke a cycle up, as far as it matters: what is done is read from the API.
+#[derive(Debug, Clone, Default)]
+pub struct Woken {
+    /// A comment did.
+    pub by_comment: bool,
+    /// Who edited which comment, when an edit did.
+    pub editor: Option<(u64, String)>,
+    /// The file of the workflow that runs, and the branch that it runs on.
+    pub workflow: Option<(String, String)>,
+    /// Address of the workflow run.
+    pub url: Option<String>,
 }
 
 /// What a cycle is told.
@@ -64,6 +77,10 @@ pub struct Options {
     pub dry_run: bool,
     /// The workflow run, on Actions.
     pub holder: Holder,
+    /// What woke the cycle up.
+    pub woken: Woken,
+    /// Workflow artifacts, for `state: artifact`.
+    pub artifacts: Option<Arc<dyn Artifacts>>,
     /// Reads environment variables.
     pub env: Arc<Env>,
     /// The time at the start.
@@ -116,7 +133,23 @@ pub(super) async fn prepare(options: Options) -> Result<Parts, CycleError> {
                 .map_or_else(|| options.work_root.join("state"), |p| options.repo.join(p));
             Arc::new(Traced(DirectoryStore::new(path)))
         }
-        StateStore::Artifact => return Err(unsupported("state: artifact")),
+        StateStore::Artifact => {
+            let artifacts = options.artifacts.clone().ok_or_else(|| {
+                CycleError::input(
+                    "`state: artifact` works in an action's job on GitHub only",
+                    "keep the state on a branch: `state: branch`",
+                )
+            })?;
+            let folder = options.work_root.join("artifacts");
+            std::fs::create_dir_all(&folder)
+                .map_err(|e| CycleError::io("cannot make a folder for the state", e))?;
+            let store = workspace.store().clone();
+            let kept =
+                ArtifactStore::new(artifacts, store, &folder, &config.state.branch, base.commit)
+                    .map_err(Arc::new)
+                    .map_err(super::JournalError::from)?;
+            Arc::new(Traced(kept))
+        }
     };
     let forge: Arc<dyn Forge> = match &options.place {
         Place::Local(folder) => Arc::new(LocalForge::new(folder.clone())),
@@ -211,7 +244,7 @@ fn unsupported(setting: &str) -> CycleError {
 /// A setting that would be silently ignored is an error: nobody should believe in a ceiling that
 /// is not there.
 fn refuse_unsupported(config: &Config) -> Result<(), CycleError> {
-    use crate::config::{Origin, Pauses, PullRequestMode};
+    use crate::config::PullRequestMode;
     let budget = &config.dispatch.budget;
     let settings = [
         ("planning.max-nodes", config.planning.max_nodes.is_some()),
@@ -219,17 +252,7 @@ fn refuse_unsupported(config: &Config) -> Result<(), CycleError> {
         ("dispatch.budget.node-tokens", budget.node_tokens.is_some()),
         ("pull-requests.mode: single", config.pull_requests.mode == PullRequestMode::Single),
         ("pull-requests.auto-merge", config.pull_requests.auto_merge),
-        ("pauses: issue", config.pauses == Pauses::Issue),
         ("report.html", config.report.html),
-        ("state: artifact", config.state.store == StateStore::Artifact),
-        (
-            "findings.code-scanning",
-            config.findings.iter().any(|f| matches!(f.origin(), Some(Origin::CodeScanning(_)))),
-        ),
-        (
-            "findings.issues",
-            config.findings.iter().any(|f| matches!(f.origin(), Some(Origin::Issues(_)))),
-        ),
     ];
     match settings.into_iter().find(|(_, used)| *used) {
         Some((setting, _)) => Err(unsupported(setting)),
@@ -299,7 +322,7 @@ impl Parts {
             .findings
             .iter()
             .filter(|s| !s.recheck.is_empty())
-            .filter_map(|s| Some(Recheck { source: s.file.clone()?, argv: s.recheck.clone() }))
+            .filter_map(|s| Some(Recheck { source: s.key()?, argv: s.recheck.clone() }))
             .collect();
         Ok(Cycle {
             config: self.config.clone(),
@@ -323,6 +346,7 @@ impl Parts {
             scratch: self.scratch.path().to_path_buf(),
             env: self.options.env.clone(),
             deadline: self.deadline,
+            woken: self.options.woken.clone(),
             cancel,
             integration: tokio::sync::Mutex::new(self.base.commit),
         })

@@ -3,9 +3,9 @@
 use super::context::Cycle;
 use super::next_step::Status;
 use super::pools::PoolSet;
-use crate::ledger::{NodeState, PauseCause, Receipt, Run};
+use crate::ledger::{Made, NodeState, PauseCause, Receipt, Run};
 use crate::model::{Node, NodeId};
-use crate::report::view::{NodeView, PoolState, PoolView, PullRequestView, RunView};
+use crate::report::view::{Ceiling, NodeView, PoolState, PoolView, PullRequestView, RunView};
 use crate::scheduling::pools::Dropped;
 
 /// The whole run.
@@ -30,7 +30,7 @@ pub(super) fn run(cycle: &Cycle, set: &PoolSet, status: Status) -> RunView {
         now: cycle.clock.now(),
         heartbeat: run.heartbeat,
         next_cycle: None,
-        workflow_url: None,
+        workflow_url: cycle.woken.url.clone(),
         nodes,
         pools: pools(cycle, set, &run),
         paused_by: run
@@ -43,9 +43,33 @@ pub(super) fn run(cycle: &Cycle, set: &PoolSet, status: Status) -> RunView {
         usage: run.usage,
         budget_usd: budget,
         friction: run.friction.clone(),
-        ceilings: Vec::new(),
+        ceilings: ceilings(cycle, &run),
         timeline: Vec::new(),
     }
+}
+
+/// What is left of what may be written in a day, as soon as something was.
+fn ceilings(cycle: &Cycle, run: &Run) -> Vec<Ceiling> {
+    let noise = &cycle.config.report.noise;
+    let since = noise_day(cycle.clock.now());
+    [
+        ("comments in a day", Made::Comment, noise.comments_per_day),
+        ("issues in a day", Made::Issue, noise.issues_per_day),
+    ]
+    .into_iter()
+    .map(|(what, made, limit)| Ceiling {
+        what: what.to_owned(),
+        used: u32::try_from(run.made_since(since, made)).unwrap_or(u32::MAX),
+        limit,
+    })
+    // What is far away is no news, and would change the page with every comment.
+    .filter(|ceiling| ceiling.used >= ceiling.limit)
+    .collect()
+}
+
+/// The start of the day that noise is counted in.
+pub(super) fn noise_day(now: jiff::Timestamp) -> jiff::Timestamp {
+    now.checked_sub(jiff::SignedDuration::from_hours(24)).unwrap_or(jiff::Timestamp::MIN)
 }
 
 fn node_view(run: &Run, node: &Node, state: Option<NodeState>) -> NodeView {

@@ -14,6 +14,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::intake::ReportedIssue;
 use crate::model::CiMode;
 
 /// Why a forge call failed.
@@ -28,7 +29,7 @@ pub enum ForgeError {
         message: String,
     },
     /// The token may not do this.
-    #[error("not permitted to {action}: {message}")]
+    #[error("not permitted to {action}: {message}; {remedy}")]
     Forbidden {
         /// What was tried.
         action: String,
@@ -154,8 +155,21 @@ pub struct Comment {
     pub by_bot: bool,
     /// Text.
     pub body: String,
+    /// Whether the text was changed after it was first written, by its author or by somebody else.
+    pub edited: bool,
     /// Last change.
     pub updated_at: Timestamp,
+}
+
+/// A change of a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Edit {
+    /// Login of who changed it.
+    pub by: String,
+    /// Whether that is a bot or an app.
+    pub by_bot: bool,
+    /// When.
+    pub at: Timestamp,
 }
 
 /// What a person may do in the repository. Ordered.
@@ -246,6 +260,31 @@ pub trait Forge: Send + Sync {
 
     /// What `login` may do.
     async fn permission(&self, login: &str) -> Result<Permission, ForgeError>;
+
+    /// Whether the token may do what a run needs, asked before anything is paid for: a missing
+    /// permission is an error that names it. `issues`: whether there will be issues of ours.
+    async fn check_rights(&self, base: &str, issues: bool) -> Result<(), ForgeError> {
+        let _ = (base, issues);
+        Ok(())
+    }
+
+    /// The last edit of an issue's text; `None` when it stands as it was first written.
+    async fn issue_edit(&self, number: u64) -> Result<Option<Edit>, ForgeError>;
+
+    /// Starts a workflow on a branch. Never repeated after an unknown outcome.
+    async fn start_workflow(&self, workflow: &str, branch: &str) -> Result<(), ForgeError> {
+        Err(ForgeError::Invalid(format!("{} cannot start {workflow} on {branch}", self.name())))
+    }
+
+    /// Open code-scanning alerts of a branch as one SARIF document.
+    async fn code_scanning_alerts(&self, branch: &str) -> Result<serde_json::Value, ForgeError> {
+        Err(ForgeError::Invalid(format!("{} has no code-scanning alerts of {branch}", self.name())))
+    }
+
+    /// Open issues with a label, oldest first.
+    async fn labelled_issues(&self, label: &str) -> Result<Vec<ReportedIssue>, ForgeError> {
+        Err(ForgeError::Invalid(format!("{} has no issues labelled {label}", self.name())))
+    }
 
     /// Whether a workflow run still goes on.
     async fn workflow_run_alive(&self, run: u64, attempt: u32) -> Alive;

@@ -6,10 +6,11 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 
 use super::{
-    Alive, Comment, Forge, ForgeError, Issue, NewPullRequest, Permission, PullRequest,
+    Alive, Comment, Edit, Forge, ForgeError, Issue, NewPullRequest, Permission, PullRequest,
     PullRequestPatch, State,
 };
 use crate::failpoint;
+use crate::intake::ReportedIssue;
 use crate::model::CiMode;
 
 /// Reports every write that took effect; otherwise the forge inside.
@@ -94,6 +95,28 @@ impl Forge for Traced {
 
     async fn permission(&self, login: &str) -> Result<Permission, ForgeError> {
         self.0.permission(login).await
+    }
+
+    async fn check_rights(&self, base: &str, issues: bool) -> Result<(), ForgeError> {
+        self.0.check_rights(base, issues).await
+    }
+
+    async fn issue_edit(&self, number: u64) -> Result<Option<Edit>, ForgeError> {
+        self.0.issue_edit(number).await
+    }
+
+    async fn start_workflow(&self, workflow: &str, branch: &str) -> Result<(), ForgeError> {
+        self.0.start_workflow(workflow, branch).await?;
+        failpoint::reached("start workflow");
+        Ok(())
+    }
+
+    async fn code_scanning_alerts(&self, branch: &str) -> Result<serde_json::Value, ForgeError> {
+        self.0.code_scanning_alerts(branch).await
+    }
+
+    async fn labelled_issues(&self, label: &str) -> Result<Vec<ReportedIssue>, ForgeError> {
+        self.0.labelled_issues(label).await
     }
 
     async fn workflow_run_alive(&self, run: u64, attempt: u32) -> Alive {

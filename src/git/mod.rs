@@ -17,7 +17,7 @@ pub use gix::ObjectId as Oid;
 pub use merge::Merge;
 pub use program::{MIN_VERSION, version};
 pub(crate) use program::{Program, base_config};
-pub use remote::{Expect, PushResult, RefUpdate, Rejection, Remote};
+pub use remote::{Expect, PushResult, RefUpdate, Rejection, Remote, Tokens};
 pub(crate) use repo::NO_CONVERSION;
 pub use repo::{COMMITTER_EMAIL, COMMITTER_NAME, Repo};
 pub use tree::{Change, ChangeKind, Edit, Entry, Mode};

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -19,7 +20,43 @@ const DEADLINE: Duration = Duration::from_secs(600);
 #[derive(Debug, Clone)]
 pub struct Remote {
     url: String,
-    header: Option<SecretString>,
+    credentials: Credentials,
+}
+
+#[derive(Debug, Clone)]
+enum Credentials {
+    Nothing,
+    /// A whole `Authorization: ...` line.
+    Header(SecretString),
+    Tokens(Tokens),
+}
+
+/// Where tokens come from that end while a process lives. Calls block.
+#[derive(Clone)]
+pub struct Tokens(Arc<Source>);
+
+type Source = dyn Fn(bool) -> Result<SecretString, String> + Send + Sync;
+
+impl Tokens {
+    /// `token(refused)` gives the token to use now; a new one, where that can be, when the last was
+    /// refused. Its error says why there is none.
+    pub fn new(
+        token: impl Fn(bool) -> Result<SecretString, String> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(token))
+    }
+}
+
+impl std::fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Tokens")
+    }
+}
+
+impl Credentials {
+    fn of(header: Option<SecretString>) -> Self {
+        header.map_or(Self::Nothing, Self::Header)
+    }
 }
 
 /// What a ref must be for an update to happen.
@@ -79,7 +116,7 @@ impl Remote {
             return Err(invalid());
         }
         let Some((scheme, rest)) = url.split_once("://") else {
-            return Ok(Self { url: url.to_owned(), header });
+            return Ok(Self { url: url.to_owned(), credentials: Credentials::of(header) });
         };
         if !matches!(scheme, "https" | "http" | "ssh" | "file") {
             return Err(invalid());
@@ -92,10 +129,19 @@ impl Remote {
                 let basic = base64::engine::general_purpose::STANDARD.encode(decoded);
                 let header = header
                     .unwrap_or_else(|| SecretString::from(format!("Authorization: Basic {basic}")));
-                Ok(Self { url: format!("{scheme}://{host}{path}"), header: Some(header) })
+                let url = format!("{scheme}://{host}{path}");
+                Ok(Self { url, credentials: Credentials::Header(header) })
             }
-            _ => Ok(Self { url: url.to_owned(), header }),
+            _ => Ok(Self { url: url.to_owned(), credentials: Credentials::of(header) }),
         }
+    }
+
+    /// A remote whose tokens end and are made again.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn with_tokens(url: &str, tokens: Tokens) -> Result<Self, GitError> {
+        Ok(Self { credentials: Credentials::Tokens(tokens), ..Self::new(url, None)? })
     }
 
     /// The `origin` of a repository; the repository itself where it has none.
@@ -142,15 +188,40 @@ impl Remote {
         &self.url
     }
 
-    fn call(&self, repo: &Repo, subcommand: &str) -> Program {
-        let program = repo.program(subcommand);
-        match (&self.header, self.url.starts_with("http")) {
-            (Some(header), true) => program.secret_setting(
-                format!("http.{}.extraHeader", origin(&self.url)),
-                header.expose_secret().to_owned(),
-            ),
-            _ => program,
+    /// Runs a call, and once more with a new token when the first was refused: what a remote
+    /// refuses for its token it has not done.
+    fn call<T>(
+        &self,
+        repo: &Repo,
+        subcommand: &str,
+        act: impl Fn(Program) -> Result<T, GitError>,
+    ) -> Result<T, GitError> {
+        match act(self.program(repo, subcommand, false)?) {
+            Err(GitError::Auth { .. }) if matches!(self.credentials, Credentials::Tokens(_)) => {
+                act(self.program(repo, subcommand, true)?)
+            }
+            other => other,
         }
+    }
+
+    fn program(&self, repo: &Repo, subcommand: &str, refused: bool) -> Result<Program, GitError> {
+        let program = repo.program(subcommand);
+        if !self.url.starts_with("http") {
+            return Ok(program);
+        }
+        let header = match &self.credentials {
+            Credentials::Nothing => return Ok(program),
+            Credentials::Header(header) => header.clone(),
+            Credentials::Tokens(Tokens(token)) => match token(refused) {
+                Ok(token) => Self::token_header(&token),
+                Err(stderr) => {
+                    let what = format!("git {subcommand}");
+                    return Err(GitError::Auth { what, url: hide_userinfo(&self.url), stderr });
+                }
+            },
+        };
+        let setting = format!("http.{}.extraHeader", origin(&self.url));
+        Ok(program.secret_setting(setting, header.expose_secret().to_owned()))
     }
 
     fn failure(&self, what: String, code: i32, stderr: String) -> GitError {
@@ -175,18 +246,11 @@ impl Remote {
     /// # Errors
     /// By cause; see [`GitError`].
     pub fn fetch(&self, repo: &Repo, refspecs: &[&str]) -> Result<(), GitError> {
-        let program = self
-            .call(repo, "fetch")
-            .args([
-                "--quiet",
-                "--no-tags",
-                "--no-write-fetch-head",
-                "--no-recurse-submodules",
-                "--",
-            ])
-            .arg(&self.url)
-            .args(refspecs);
-        self.run(program).map(drop)
+        let options =
+            ["--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--"];
+        self.call(repo, "fetch", |program| {
+            self.run(program.args(options).arg(&self.url).args(refspecs)).map(drop)
+        })
     }
 
     /// The remote's refs that match `patterns` (all of them when empty), by full name.
@@ -198,9 +262,9 @@ impl Remote {
         repo: &Repo,
         patterns: &[&str],
     ) -> Result<BTreeMap<String, Oid>, GitError> {
-        let program =
-            self.call(repo, "ls-remote").args(["--quiet", "--"]).arg(&self.url).args(patterns);
-        let out = self.run(program)?;
+        let out = self.call(repo, "ls-remote", |program| {
+            self.run(program.args(["--quiet", "--"]).arg(&self.url).args(patterns))
+        })?;
         String::from_utf8_lossy(&out)
             .lines()
             .filter_map(|line| line.split_once('\t'))
@@ -214,12 +278,9 @@ impl Remote {
     /// # Errors
     /// By cause; see [`GitError`].
     pub fn default_branch(&self, repo: &Repo) -> Result<Option<String>, GitError> {
-        let program = self
-            .call(repo, "ls-remote")
-            .args(["--quiet", "--symref", "--"])
-            .arg(&self.url)
-            .arg("HEAD");
-        let out = self.run(program)?;
+        let out = self.call(repo, "ls-remote", |program| {
+            self.run(program.args(["--quiet", "--symref", "--"]).arg(&self.url).arg("HEAD"))
+        })?;
         let text = String::from_utf8_lossy(&out);
         Ok(text
             .lines()
@@ -239,8 +300,16 @@ impl Remote {
         if updates.is_empty() {
             return Ok(PushResult::Done);
         }
-        let mut program =
-            self.call(repo, "push").args(["--porcelain", "--no-verify", "--no-follow-tags"]);
+        self.call(repo, "push", |program| self.push_once(program, updates, atomic))
+    }
+
+    fn push_once(
+        &self,
+        program: Program,
+        updates: &[RefUpdate],
+        atomic: bool,
+    ) -> Result<PushResult, GitError> {
+        let mut program = program.args(["--porcelain", "--no-verify", "--no-follow-tags"]);
         if atomic {
             program = program.arg("--atomic");
         }
@@ -357,7 +426,7 @@ fn classify(stderr: &str) -> Cause {
 mod tests {
     use secrecy::ExposeSecret;
 
-    use super::{Cause, Rejection, Remote, classify, origin, rejections};
+    use super::{Cause, Credentials, Rejection, Remote, classify, origin, rejections};
 
     #[test]
     fn porcelain_rejections() {
@@ -378,7 +447,8 @@ mod tests {
     fn credentials_leave_the_address() {
         let remote = Remote::new("https://me:p%40ss@h.example:8443/a/b.git", None).unwrap();
         assert_eq!(remote.url(), "https://h.example:8443/a/b.git");
-        assert_eq!(remote.header.unwrap().expose_secret(), "Authorization: Basic bWU6cEBzcw==");
+        let Credentials::Header(header) = remote.credentials else { panic!("no header") };
+        assert_eq!(header.expose_secret(), "Authorization: Basic bWU6cEBzcw==");
         assert_eq!(origin("https://h.example:8443/a/b.git"), "https://h.example:8443/");
     }
 

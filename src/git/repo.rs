@@ -94,6 +94,21 @@ impl Repo {
         Self::open(path)
     }
 
+    /// Writes these refs and what they need into a bundle, without the history of a commit that
+    /// every reader has.
+    ///
+    /// # Errors
+    /// When git fails.
+    pub fn bundle(&self, file: &Path, refs: &[&str], without: Oid) -> Result<(), GitError> {
+        self.program("bundle")
+            .args(["create", "--quiet"])
+            .arg(file)
+            .args(refs)
+            .arg(format!("^{without}"))
+            .run()
+            .map(drop)
+    }
+
     /// The store's folder, absolute.
     #[must_use]
     pub fn dir(&self) -> &Path {

@@ -22,6 +22,8 @@ pub fn combine(sources: Vec<Vec<Finding>>) -> Result<Combined, IdError> {
     let mut findings: Vec<Finding> = Vec::with_capacity(sources.iter().map(Vec::len).sum());
     let mut not_problems = 0;
     let mut seen: HashMap<String, usize> = HashMap::new();
+    // Sources quote differently, or not at all: across them, rule and line tell the same finding.
+    let mut at_place: HashMap<Spot, Vec<usize>> = HashMap::new();
     for source in sources {
         let before = source.len();
         let mut source: Vec<Finding> = source
@@ -30,11 +32,23 @@ pub fn combine(sources: Vec<Vec<Finding>>) -> Result<Combined, IdError> {
             .collect();
         not_problems += before - source.len();
         fingerprint(&mut source);
+        let mut elsewhere = at_place.clone();
         for mut finding in source {
             finding.id = finding_id(findings.len() + 1)?;
             if finding.dropped.is_none() {
                 // A suppressed or unplaced twin must not hide a finding, so only live ones count.
-                match seen.get(&finding.fingerprint).and_then(|first| findings.get_mut(*first)) {
+                let spot = spot(&finding);
+                let same = seen.get(&finding.fingerprint).copied().or_else(|| {
+                    let others = elsewhere.get_mut(spot.as_ref()?)?;
+                    // One for one: two findings of a rule on a line stay two.
+                    (!others.is_empty()).then(|| others.remove(0))
+                });
+                if let (Some(first), Some(spot)) = (same, &spot)
+                    && let Some(others) = elsewhere.get_mut(spot)
+                {
+                    others.retain(|other| *other != first);
+                }
+                match same.and_then(|first| findings.get_mut(first)) {
                     Some(first) => {
                         // The worse of two opinions stands for both.
                         first.severity = first.severity.max(finding.severity);
@@ -42,6 +56,9 @@ pub fn combine(sources: Vec<Vec<Finding>>) -> Result<Combined, IdError> {
                     }
                     None => {
                         seen.insert(finding.fingerprint.clone(), findings.len());
+                        if let Some(spot) = spot {
+                            at_place.entry(spot).or_default().push(findings.len());
+                        }
                     }
                 }
             }
@@ -49,6 +66,13 @@ pub fn combine(sources: Vec<Vec<Finding>>) -> Result<Combined, IdError> {
         }
     }
     Ok(Combined { findings, not_problems })
+}
+
+/// Rule, path and line.
+type Spot = (String, String, u32);
+
+fn spot(finding: &Finding) -> Option<Spot> {
+    Some((finding.rule.clone()?, finding.path()?.to_string(), finding.line()?))
 }
 
 /// Sets the stable fingerprints of one source. With a snippet the line number does not count, so

@@ -5,6 +5,7 @@ mod absolute;
 mod audit;
 mod combine;
 mod draft;
+mod issue;
 mod json;
 mod sarif;
 mod text;
@@ -15,6 +16,7 @@ use serde_json::Value;
 use crate::model::{Finding, FindingId, IdError, Severity};
 
 pub use combine::{Combined, combine};
+pub use issue::{ISSUE_SOURCE, ReportedIssue, issue};
 pub use json::MAX_SOURCE_BYTES;
 
 /// What the checkout has at a path.

@@ -362,6 +362,19 @@ pub enum EventKind {
     BudgetRaised { usd: f64, by: String },
     /// Something to fix in the tool, the config or the plan. One per (type, discriminator).
     Friction { friction: FrictionType, discriminator: String, text: String, remedy: String },
+    /// A cycle is about to make something that notifies people. One at a time: ignored while another
+    /// one makes it, and when it was made meanwhile.
+    Making {
+        what: String,
+        /// What the maker knows to show it now; empty where nothing does.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        instead_of: String,
+        #[serde(default)]
+        holder: Holder,
+        /// Since when a maker had it that is dead.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after: Option<Timestamp>,
+    },
     /// The forge object (dashboard, pause comment) that shows something, so that it is found again.
     Shown { what: String, id: String, digest: String },
     /// The close gate: the integrated tree was verified.
@@ -372,6 +385,9 @@ pub enum EventKind {
     CycleStarted {
         #[serde(default)]
         holder: Holder,
+        /// A comment woke it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        by_comment: bool,
     },
     /// The cycle ended with this status.
     CycleEnded { status: String },

@@ -11,7 +11,7 @@ pub use event::{
     Holder, PauseCause, PausedNode, Receipt, Share,
 };
 pub use record::{
-    Approval, Asked, Claim, Failure, FrictionRecord, Gate, GrantRecord, HeadRecord, Landing,
+    Approval, Asked, Claim, Failure, FrictionRecord, Gate, GrantRecord, HeadRecord, Landing, Made,
     NodeRecord, PauseRecord, PoolPause, PoolRecord, PoolSettle, PrEnd, PrRecord, Received,
     ShownRecord,
 };

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use jiff::Timestamp;
+
 use super::event::{PauseCause, Receipt};
-use super::record::Landing;
+use super::record::{Landing, Made};
 use super::run::Run;
 use crate::model::{FindingId, NodeId, OwnerToken};
 
@@ -18,6 +20,12 @@ impl Run {
     #[must_use]
     pub fn is_owned(&self, node: &NodeId, owner: &OwnerToken) -> bool {
         self.nodes.get(node).and_then(|n| n.claim.as_ref()).is_some_and(|c| &c.owner == owner)
+    }
+
+    /// What we made since then.
+    #[must_use]
+    pub fn made_since(&self, since: Timestamp, what: Made) -> usize {
+        self.made.iter().filter(|(at, made)| *at > since && *made == what).count()
     }
 
     /// Whether this command line of this comment text was acted on.

@@ -308,6 +308,31 @@ pub struct ShownRecord {
     pub digest: String,
 }
 
+/// Something of ours that notifies people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Made {
+    /// An issue.
+    Issue,
+    /// A comment.
+    Comment,
+}
+
+impl Made {
+    /// What showing something made: the first time of an issue, each new comment. What is only
+    /// written again in place notifies nobody.
+    pub(super) fn of(what: &str, id: &str, before: Option<&ShownRecord>) -> Option<Self> {
+        let issue = what == "dashboard" || what.starts_with("pause-issue:");
+        let is_new = !id.is_empty() && before.is_none_or(|before| before.id != id);
+        match (issue, what) {
+            (_, "dashboard-lines") => None,
+            _ if !is_new => None,
+            (true, _) => Some(Self::Issue),
+            (false, _) => Some(Self::Comment),
+        }
+    }
+}
+
 /// A line of a comment that was read as a command, and what came of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -6,17 +6,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::event::{Burn, Event, EventKind, GrantedClaim, Holder, PauseCause};
 use super::questions::command_key;
 use super::record::{
-    Approval, Asked, Claim, Failure, FrictionRecord, Gate, GrantRecord, HeadRecord, Landing,
+    Approval, Asked, Claim, Failure, FrictionRecord, Gate, GrantRecord, HeadRecord, Landing, Made,
     NodeRecord, PauseRecord, PoolPause, PoolRecord, PoolSettle, PrEnd, PrRecord, Received,
     ShownRecord,
 };
 use crate::model::{AttemptNumber, GrantId, NodeId, OwnerToken, PoolId, RunId, Usage};
+
+/// After this long, who was about to make something is taken to be dead: making it takes seconds,
+/// waits for limits included it takes less than this.
+const MAKER_LOST: SignedDuration = SignedDuration::from_mins(5);
 
 /// What applying one event did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +69,12 @@ pub struct Run {
     pub opened: Option<Timestamp>,
     /// What of ours is on the forge, by what it shows.
     pub shown: BTreeMap<String, ShownRecord>,
+    /// What a cycle is about to make, since when, and whose process it is.
+    pub making: BTreeMap<String, (Timestamp, Holder)>,
+    /// What we wrote that notifies people, and when.
+    pub made: Vec<(Timestamp, Made)>,
+    /// When comments started cycles that worked.
+    pub woken: Vec<Timestamp>,
     /// Close gate.
     pub gate: Gate,
     /// Extra budget by command, US dollars.
@@ -611,7 +621,23 @@ impl Run {
                     count: 1,
                 });
             }
+            EventKind::Making { what, instead_of, holder, after } => {
+                let shown = self.shown.get(what).map_or("", |shown| shown.id.as_str());
+                if shown != instead_of {
+                    return Applied::No("it was made meanwhile");
+                }
+                let lost = |since: Timestamp| {
+                    *after == Some(since) || event.at.duration_since(since) > MAKER_LOST
+                };
+                if self.making.get(what).is_some_and(|(since, _)| !lost(*since)) {
+                    return Applied::No("another cycle makes it");
+                }
+                self.making.insert(what.clone(), (event.at, holder.clone()));
+            }
             EventKind::Shown { what, id, digest } => {
+                self.making.remove(what);
+                let made = Made::of(what, id, self.shown.get(what));
+                self.made.extend(made.map(|made| (event.at, made)));
                 let shown = ShownRecord { id: id.clone(), digest: digest.clone() };
                 self.shown.insert(what.clone(), shown);
             }
@@ -620,7 +646,12 @@ impl Run {
                 self.gate.failed_rounds = self.gate.failed_rounds.max(*round);
                 self.gate.detail.clone_from(detail);
             }
-            EventKind::CycleStarted { .. } => self.heartbeat = Some(event.at),
+            EventKind::CycleStarted { by_comment, .. } => {
+                self.heartbeat = Some(event.at);
+                if *by_comment {
+                    self.woken.push(event.at);
+                }
+            }
             EventKind::CycleEnded { status } => {
                 self.heartbeat = Some(event.at);
                 self.last_status = Some(status.clone());

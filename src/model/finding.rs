@@ -141,6 +141,8 @@ impl Finding {
     pub const REPORTED_LINE: &str = "reported-line";
     /// Key in `extra` that is ours: source ids of findings that have to be fixed first, an array.
     pub const DEPENDS_ON: &str = "depends-on";
+    /// Key in `extra` that is ours: the number of the issue that it is.
+    pub const ISSUE: &str = "issue";
     /// Key in `extra` that is ours: `true` when its missing files are to be created.
     pub const CREATES_FILES: &str = "creates-files";
 

@@ -25,6 +25,12 @@ pub fn pause(run: &RunId, cause: PauseCause, first_seen: jiff::Timestamp) -> Str
     format!("{PREFIX}pause {run} {} {} -->", super::pause::word(cause), first_seen.as_second())
 }
 
+/// Of the issue about one cause of pauses: opened, closed and opened again as it comes and goes.
+#[must_use]
+pub fn pause_issue(run: &RunId, cause: PauseCause) -> String {
+    format!("{PREFIX}pause-issue {run} {} -->", super::pause::word(cause))
+}
+
 /// Of the one answer to the commands of a comment. `digest` is of its text: an edit that adds
 /// commands has an answer of its own.
 #[must_use]

@@ -4,19 +4,22 @@
 
 mod dashboard;
 pub mod marker;
+pub mod notes;
 mod page;
 mod pause;
 mod pull_request;
 mod reply;
 #[cfg(test)]
 mod sample;
+mod sarif;
 mod summary;
 pub mod text;
 pub mod view;
 
 pub use dashboard::{dashboard, dashboard_title};
 pub use page::{BODY_BUDGET, SUMMARY_BUDGET};
-pub use pause::pause_comment;
+pub use pause::{pause_comment, pause_issue, pause_issue_title};
 pub use pull_request::{pull_request_body, pull_request_title};
 pub use reply::reply;
+pub use sarif::{Remaining, remaining_sarif};
 pub use summary::step_summary;

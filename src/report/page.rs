@@ -77,6 +77,17 @@ impl Page {
     }
 }
 
+/// The whole lines of a text that fit into so many characters.
+pub(super) fn cut_to(text: &str, characters: usize) -> &str {
+    match text.char_indices().nth(characters) {
+        None => text,
+        Some((end, _)) => {
+            let kept = text.get(..end).unwrap_or_default();
+            kept.get(..kept.rfind('\n').map_or(end, |at| at + 1)).unwrap_or_default()
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{BODY_BUDGET, Page};

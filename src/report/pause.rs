@@ -85,14 +85,30 @@ fn headline(cause: PauseCause) -> &'static str {
 #[must_use]
 pub fn pause_comment(view: &RunView) -> Option<String> {
     let pause = view.pause.as_ref()?;
+    Some(page(view, pause, &marker::pause(&view.run, pause.cause, pause.first_seen)))
+}
+
+/// Title of the issue about one cause.
+#[must_use]
+pub fn pause_issue_title(view: &RunView, cause: PauseCause) -> String {
+    format!("overhaul: {} (run {})", headline(cause), view.run)
+}
+
+/// Body of the issue about one cause, with its marker; `pause` holds the nodes of that cause alone.
+#[must_use]
+pub fn pause_issue(view: &RunView, pause: &PauseRecord) -> String {
+    page(view, pause, &marker::pause_issue(&view.run, pause.cause))
+}
+
+fn page(view: &RunView, pause: &PauseRecord, marker: &str) -> String {
     let mut page = Page::body();
-    page.add(&format!("{}\n", marker::pause(&view.run, pause.cause, pause.first_seen)));
+    page.add(&format!("{marker}\n"));
     let (what, ends) = sentences(view, pause);
     page.add(&format!("### {}\n\n{what}\n\n{ends}\n\n", headline(pause.cause)));
     add_nodes(&mut page, pause);
     add_pools(&mut page, view, pause);
     page.add(&format!("{}\n", hidden_json("pause-data", &data(view, pause))));
-    Some(page.finish())
+    page.finish()
 }
 
 /// The nodes, those of the leading cause first.
@@ -202,6 +218,16 @@ mod tests {
             .map(|cause| pause_comment(&sample::paused(cause)).unwrap())
             .collect();
         insta::assert_snapshot!(all.join("\n\n====\n\n"));
+    }
+
+    #[test]
+    fn an_issue_is_about_one_cause() {
+        let view = sample::mixed_pause();
+        let mut pause = view.pause.clone().unwrap();
+        pause.nodes.retain(|node| node.cause == PauseCause::NoCapablePool);
+        pause.cause = PauseCause::NoCapablePool;
+        let title = super::pause_issue_title(&view, pause.cause);
+        insta::assert_snapshot!(format!("{title}\n====\n{}", super::pause_issue(&view, &pause)));
     }
 
     #[test]

@@ -53,7 +53,7 @@ pub fn inline(text: &str, max: usize) -> String {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
-            '\\' | '`' | '*' | '_' | '[' | ']' | '~' | '|' | '$' => {
+            '\\' | '`' | '*' | '_' | '[' | ']' | '~' | '^' | '|' | '$' => {
                 out.push('\\');
                 out.push(c);
             }

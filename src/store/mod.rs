@@ -3,12 +3,14 @@
 //! A store keeps, per run, append-only segments of events and named blobs (plan by digest,
 //! findings, receipts). Every append is a compare-and-swap on the version that was read.
 
+mod artifact;
 mod branch;
 mod directory;
 mod layout;
 mod read_only;
 mod traced;
 
+pub use artifact::ArtifactStore;
 pub use branch::{BranchStore, DEFAULT_BRANCH};
 pub use directory::DirectoryStore;
 pub use read_only::ReadOnly;
@@ -74,6 +76,33 @@ pub enum StoreError {
         /// What was answered.
         reason: String,
     },
+}
+
+/// Workflow artifacts of a repository: named files that are written once. Calls block.
+pub trait Artifacts: Send + Sync {
+    /// A short name for people.
+    fn place(&self) -> String;
+
+    /// Id and name of every artifact of every workflow run, of one name or of all.
+    ///
+    /// # Errors
+    /// When not all can be listed: a part is no answer.
+    fn list(&self, name: Option<&str>) -> Result<Vec<(u64, String)>, StoreError>;
+
+    /// Reads one.
+    ///
+    /// # Errors
+    /// When it is gone or can't be read.
+    fn read(&self, id: u64) -> Result<Vec<u8>, StoreError>;
+
+    /// Writes one, in this workflow run; its id. Later ones have higher ids.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] when this workflow run has the name already.
+    fn write(&self, name: &str, bytes: &[u8]) -> Result<u64, StoreError>;
+
+    /// Removes one that this workflow run wrote. Best effort.
+    fn remove(&self, name: &str);
 }
 
 /// A place for the ledger. Calls block; callers on the runtime use `spawn_blocking`.

@@ -13,11 +13,11 @@ use crate::rigs::github::{Fault, Rig, RigOptions};
 
 mod limits;
 mod repository;
-mod tokens;
+pub(crate) mod tokens;
 
 const BRANCH: &str = "overhaul/r1/n1";
 const MARKER: &str = "<!-- overhaul:run=r1 node=n1 -->";
-const KEY: &str = include_str!("../data/github/app-key-pkcs1.pem");
+pub(crate) const KEY: &str = include_str!("../data/github/app-key-pkcs1.pem");
 
 /// A rig with a pushed branch, and what to open from it.
 fn pushed() -> (Rig, NewPullRequest) {

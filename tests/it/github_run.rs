@@ -11,9 +11,15 @@ use crate::rigs::github::world::Run;
 use crate::rigs::github::{Rig, RigClock, RigOptions};
 use crate::support::{config, findings, git};
 
+mod events;
 mod fan_out;
+mod follow;
 mod jobs;
 mod orders;
+mod people;
+mod race;
+mod sources;
+mod trouble;
 
 const UPPER: &str =
     "shift\nfor f in \"$@\"; do tr a-z A-Z < \"$f\" > \"$f.new\" && mv \"$f.new\" \"$f\"; done\n";
@@ -22,6 +28,10 @@ const UPPER: &str =
 struct Hub {
     rig: Rig,
     dir: TempDir,
+    /// Of jobs.
+    token: &'static str,
+    /// Further variables of jobs.
+    env: BTreeMap<&'static str, String>,
 }
 
 /// A job at work.
@@ -72,12 +82,12 @@ impl Hub {
         rig.git().commit("main", "findings.json", &findings(&list), "Findings");
         let config = config(&script, "true", more);
         rig.git().commit("main", ".github/overhaul.yml", &config, "Configuration");
-        Self { rig, dir }
+        Self { rig, dir, token: "ghs_workflow", env: BTreeMap::new() }
     }
 
     /// Starts the job of a workflow run.
     fn start(&self, run: u64, event: &str) -> Job {
-        let token = [("INPUT_TOKEN", "ghs_workflow")];
+        let token = [("INPUT_TOKEN", self.token)];
         self.start_step(run, event, &format!("job-{run}"), &["next-step"], &token)
     }
 
@@ -94,7 +104,7 @@ impl Hub {
         for name in ["home", "temp"] {
             std::fs::create_dir_all(folder.join(name)).unwrap();
         }
-        let token = "ghs_workflow";
+        let token = self.token;
         let url = self.rig.git_url().replace("http://", &format!("http://x:{token}@"));
         git(&folder, &["clone", "-q", &url, "checkout"]);
         // As `persist-credentials: false` leaves it.
@@ -116,6 +126,7 @@ impl Hub {
             .env("GITHUB_RUN_ATTEMPT", "1")
             .env("GITHUB_OUTPUT", folder.join("outputs"))
             .env("GITHUB_STEP_SUMMARY", folder.join("summary"))
+            .envs(&self.env)
             .envs(env.iter().copied())
             .args(args)
             .current_dir(folder.join("checkout"))

@@ -11,6 +11,8 @@ use overhaul::store::{
     Batch, BranchStore, DEFAULT_BRANCH, DirectoryStore, Store, StoreError, Version,
 };
 
+mod artifact;
+
 fn run(name: &str) -> RunId {
     RunId::new(name).unwrap()
 }

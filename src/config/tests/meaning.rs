@@ -156,7 +156,7 @@ fn placeholders() {
        |
      4 |   - {provider: subprocess-template, command: [x, '{promt}', '--p={paths}']}
        |                                                  ^^^^^^^
-      do: the placeholders here are `{prompt-file}`, `{result-file}`, `{paths}`, `{node}`, `{workdir}`
+      do: the placeholders here are `{prompt-file}`, `{result-file}`, `{paths}`, `{node}`, `{workdir}`, `{base-url}`
 
     o.yml:4:61: `{paths}` must be an argument of its own
        |

@@ -41,6 +41,10 @@ pub(super) struct Call {
     pub needs: &'static str,
     /// Whether repeating it after an unknown outcome changes nothing.
     pub repeatable: bool,
+    /// A query of GraphQL, which has an address of its own and changes nothing.
+    pub graphql: bool,
+    /// Whether its answer is an address elsewhere.
+    pub redirected: bool,
     /// Whether its object was made a moment ago, so that 404 and 422 may heal.
     pub fresh: bool,
 }
@@ -49,7 +53,19 @@ impl Call {
     fn new(method: Method, path: String, action: &'static str, needs: &'static str) -> Self {
         let repeatable = method != Method::POST;
         let (query, body, subject) = (Vec::new(), None, path.clone());
-        Self { method, path, query, body, action, subject, needs, repeatable, fresh: false }
+        Self {
+            method,
+            path,
+            query,
+            body,
+            action,
+            subject,
+            needs,
+            repeatable,
+            graphql: false,
+            redirected: false,
+            fresh: false,
+        }
     }
 
     pub(super) fn get(path: String, action: &'static str, needs: &'static str) -> Self {
@@ -63,6 +79,18 @@ impl Call {
         needs: &'static str,
     ) -> Self {
         Self { body: Some(body), ..Self::new(Method::POST, path, action, needs) }
+    }
+
+    /// A query that reads.
+    pub(super) fn graphql(
+        query: &str,
+        variables: Value,
+        action: &'static str,
+        needs: &'static str,
+    ) -> Self {
+        let body = serde_json::json!({"query": query, "variables": variables});
+        let call = Self::post("/graphql".to_owned(), body, action, needs);
+        Self { graphql: true, repeatable: true, ..call }
     }
 
     pub(super) fn patch(
@@ -93,13 +121,18 @@ impl Call {
         self
     }
 
+    pub(super) fn redirected(mut self) -> Self {
+        self.redirected = true;
+        self
+    }
+
     pub(super) fn fresh(mut self) -> Self {
         self.fresh = true;
         self
     }
 
     pub(super) fn is_write(&self) -> bool {
-        self.method != Method::GET
+        self.method != Method::GET && !self.graphql
     }
 
     /// Path and query.
@@ -146,6 +179,10 @@ impl Refusal {
             "turn on Issues under Settings, General, Features".to_owned()
         } else if said.has("locked") {
             format!("unlock the conversation of {}", self.subject)
+        } else if said.has("code scanning") || said.has("advanced security") {
+            "turn on code scanning under Settings, Advanced Security, or remove \
+             `code-scanning` from `findings`"
+                .to_owned()
         } else if said.has("archived") {
             "unarchive the repository".to_owned()
         } else if said.has("saml") {

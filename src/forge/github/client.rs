@@ -44,6 +44,7 @@ pub(super) struct Client {
     transport: Transport,
     auth: Auth,
     root: String,
+    graphql: String,
     owner: String,
     repository: String,
     time: Arc<dyn Time>,
@@ -73,6 +74,7 @@ impl Client {
             transport: Transport::new(settings)?,
             auth,
             root: settings.api_url.as_str().trim_end_matches('/').to_owned(),
+            graphql: settings.graphql_url.as_str().to_owned(),
             owner: settings.owner.clone(),
             repository: settings.repository.clone(),
             time: Arc::clone(&settings.time),
@@ -95,6 +97,11 @@ impl Client {
     /// The token that requests carry now.
     pub(super) async fn token(&self) -> Result<SecretString, Trouble> {
         Box::pin(self.auth.token(self)).await
+    }
+
+    /// Forgets a token that was refused, so that the next use mints one, where that can be.
+    pub(super) async fn forget_token(&self) {
+        self.auth.forget().await;
     }
 
     pub(super) async fn sleep(&self, duration: Duration) {
@@ -144,7 +151,11 @@ impl Client {
         call: &Call,
         token: Option<&SecretString>,
     ) -> Result<Answer, Trouble> {
-        let mut url = format!("{}{}", self.root, call.target());
+        let mut url = if call.graphql {
+            self.graphql.clone()
+        } else {
+            format!("{}{}", self.root, call.target())
+        };
         let (mut troubles, mut limits, mut moves, mut minted) = (0, 0, 0, false);
         loop {
             self.wait_for_limit(&mut limits).await?;
@@ -176,7 +187,7 @@ impl Client {
                     minted = true;
                     self.auth.forget().await;
                 }
-                Verdict::Moved(to) if moves < 3 && self.is_ours(&to) => {
+                Verdict::Moved(to) if moves < 3 && !call.redirected && self.is_ours(&to) => {
                     moves += 1;
                     url = to;
                 }
@@ -190,6 +201,7 @@ impl Client {
                 Verdict::Refused if call.fresh && heals(answer.status) && troubles < TROUBLES => {
                     self.back_off(&mut troubles).await;
                 }
+                Verdict::Moved(_) if call.redirected => return Ok(answer),
                 Verdict::Refused | Verdict::Unauthorized | Verdict::Moved(_) => {
                     let accepted = answer.header("x-accepted-github-permissions");
                     return Err(Trouble::Refused(Box::new(Refusal {
@@ -244,6 +256,20 @@ impl Client {
     pub(super) async fn back_off(&self, troubles: &mut u32) {
         self.sleep(FIRST_WAIT.saturating_mul(2_u32.saturating_pow((*troubles).min(5)))).await;
         *troubles += 1;
+    }
+
+    /// Reads an address that GitHub named, without a token: it is signed.
+    pub(super) async fn elsewhere(&self, address: &str, most: usize) -> Result<Vec<u8>, Trouble> {
+        let outgoing =
+            Outgoing { method: Method::GET, url: address, token: None, etag: None, body: None };
+        let answer = self.transport.send(outgoing).await.map_err(|told| {
+            Trouble::Ambiguous(self.scrub(&told.replace(address, "the signed address")))
+        })?;
+        if answer.status != 200 || answer.body.len() > most {
+            let told = format!("status {}, {} bytes", answer.status, answer.body.len());
+            return Err(Trouble::Ambiguous(told));
+        }
+        Ok(answer.body.to_vec())
     }
 
     /// A redirect is followed on our own server only: elsewhere the token has no business.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use crate::forge::{Comment, Issue, PullRequest, State};
+use crate::intake::ReportedIssue;
 
 /// Takes a null as the default.
 fn nullable<'de, D, T>(deserializer: D) -> Result<T, D::Error>
@@ -123,6 +124,8 @@ pub(super) struct IssueDto {
     pub user: User,
     /// Present when the "issue" is a pull request.
     pub pull_request: Option<Value>,
+    #[serde(default, deserialize_with = "nullable")]
+    pub author_association: String,
 }
 
 impl From<IssueDto> for Issue {
@@ -137,6 +140,19 @@ impl From<IssueDto> for Issue {
     }
 }
 
+impl From<IssueDto> for ReportedIssue {
+    fn from(issue: IssueDto) -> Self {
+        Self {
+            number: issue.number,
+            url: issue.html_url,
+            title: issue.title,
+            body: issue.body,
+            author: issue.user.login,
+            association: issue.author_association,
+        }
+    }
+}
+
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct CommentDto {
     pub id: u64,
@@ -146,6 +162,7 @@ pub(super) struct CommentDto {
     pub user: User,
     pub issue_url: Option<String>,
     pub updated_at: Timestamp,
+    pub created_at: Option<Timestamp>,
 }
 
 impl CommentDto {
@@ -159,6 +176,7 @@ impl CommentDto {
             by_bot: self.user.is_bot(),
             author: self.user.login,
             body: self.body,
+            edited: self.created_at.is_none_or(|made| made != self.updated_at),
             updated_at: self.updated_at,
         })
     }

@@ -10,6 +10,7 @@ use super::client::parse;
 use super::dto::{CommentDto, IssueDto, User};
 use super::text::{bounded, has_marker, marked};
 use crate::forge::{Comment, ForgeError, Issue, State};
+use crate::intake::ReportedIssue;
 
 const READ: &str = "issues: read";
 const WRITE: &str = "issues: write";
@@ -117,20 +118,17 @@ impl GitHub {
         Ok(self.client.object::<IssueDto>(&call.on(subject)).await?.into())
     }
 
-    /// Open issues that have all of the labels, oldest first; pull requests are none.
-    ///
-    /// # Errors
-    /// As any call.
-    pub async fn issues_by_label(&self, labels: &[String]) -> Result<Vec<Issue>, ForgeError> {
+    /// Open issues that have the label, oldest first; pull requests are none.
+    pub(super) async fn issues_labelled(&self, label: &str) -> Result<Vec<ReportedIssue>, Trouble> {
         let call = self
             .list_issues()
             .query("state", "open")
-            .query("labels", labels.join(","))
+            .query("labels", label.to_owned())
             .query("sort", "created")
             .query("direction", "asc");
         let (issues, _) = self.client.pages::<IssueDto>(&call, ISSUE_PAGES, |_| false).await?;
         let issues = issues.into_iter().filter(|issue| issue.pull_request.is_none());
-        Ok(issues.map(Issue::from).collect())
+        Ok(issues.map(ReportedIssue::from).collect())
     }
 
     /// Adds labels to an issue or pull request: best effort.

@@ -4,10 +4,12 @@
 //! for the marker first and, when the outcome is unknown, again before it writes again. What this
 //! module asks of the API per call is in `docs/github.md`.
 
+mod artifacts;
 mod auth;
 mod call;
 mod client;
 mod dto;
+mod graphql;
 mod issues;
 mod jwt;
 mod limits;
@@ -19,6 +21,8 @@ mod settings;
 mod text;
 mod transport;
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use jiff::Timestamp;
 use secrecy::ExposeSecret;
@@ -29,16 +33,17 @@ pub use self::pace::{SystemTime, Time};
 pub use self::repository::Standing;
 pub use self::settings::{Credentials, GitHubSettings};
 use super::{
-    Alive, Comment, Forge, ForgeError, Issue, NewPullRequest, Permission, PullRequest,
+    Alive, Comment, Edit, Forge, ForgeError, Issue, NewPullRequest, Permission, PullRequest,
     PullRequestPatch, State,
 };
-use crate::git::Remote;
+use crate::git::{Remote, Tokens};
+use crate::intake::ReportedIssue;
 use crate::model::CiMode;
 
 /// A repository on GitHub.
 pub struct GitHub {
     settings: GitHubSettings,
-    client: Client,
+    client: Arc<Client>,
     /// Held from the look to the write, so that two tasks never create the same thing.
     creating: tokio::sync::Mutex<()>,
 }
@@ -56,7 +61,7 @@ impl GitHub {
     /// [`ForgeError::Forbidden`] for credentials that cannot work, [`ForgeError::Invalid`] for
     /// certificates that cannot be read.
     pub fn connect(settings: GitHubSettings) -> Result<Self, ForgeError> {
-        let client = Client::new(&settings)?;
+        let client = Arc::new(Client::new(&settings)?);
         Ok(Self { settings, client, creating: tokio::sync::Mutex::new(()) })
     }
 
@@ -71,11 +76,23 @@ impl GitHub {
     /// # Errors
     /// When no token can be had.
     pub async fn git_remote(&self) -> Result<Remote, ForgeError> {
-        let token = self.client.token().await?;
+        // Said now if there is none; later ones are asked for as git needs them.
+        self.client.token().await?;
         let server = self.settings.server_url.as_str().trim_end_matches('/');
         let url = format!("{server}/{}.git", self.slug());
-        Remote::new(&url, Some(Remote::token_header(&token)))
-            .map_err(|e| ForgeError::Invalid(e.to_string()))
+        let (client, runtime) = (Arc::clone(&self.client), tokio::runtime::Handle::current());
+        let tokens = Tokens::new(move |refused| {
+            let token = async {
+                if refused {
+                    client.forget_token().await;
+                }
+                client.token().await.map_err(|trouble| ForgeError::from(trouble).to_string())
+            };
+            // git is called from threads of any kind; this one may wait.
+            std::thread::scope(|scope| scope.spawn(|| runtime.block_on(token)).join())
+                .unwrap_or_else(|_| Err("the token could not be asked for".to_owned()))
+        });
+        Remote::with_tokens(&url, tokens).map_err(|e| ForgeError::Invalid(e.to_string()))
     }
 
     /// `owner/repository`.
@@ -177,6 +194,26 @@ impl Forge for GitHub {
 
     async fn permission(&self, login: &str) -> Result<Permission, ForgeError> {
         Ok(self.permission_of(login).await?)
+    }
+
+    async fn check_rights(&self, base: &str, issues: bool) -> Result<(), ForgeError> {
+        self.probe(base, issues).await
+    }
+
+    async fn issue_edit(&self, number: u64) -> Result<Option<Edit>, ForgeError> {
+        Ok(self.last_edit(number).await?)
+    }
+
+    async fn start_workflow(&self, workflow: &str, branch: &str) -> Result<(), ForgeError> {
+        self.dispatch_workflow(workflow, branch, &[]).await
+    }
+
+    async fn code_scanning_alerts(&self, branch: &str) -> Result<serde_json::Value, ForgeError> {
+        Ok(self.alerts_of(branch).await?)
+    }
+
+    async fn labelled_issues(&self, label: &str) -> Result<Vec<ReportedIssue>, ForgeError> {
+        Ok(self.issues_labelled(label).await?)
     }
 
     async fn workflow_run_alive(&self, run: u64, attempt: u32) -> Alive {

@@ -52,6 +52,45 @@ impl GitHub {
         })
     }
 
+    /// Asks for things that can't be made: who may not make them is told so first. GitHub says
+    /// nowhere else what a job's token may do.
+    pub(super) async fn probe(&self, base: &str, issues: bool) -> Result<(), ForgeError> {
+        let nothing = json!({"title": "x", "head": "overhaul/no-such-branch", "base": base});
+        let pull =
+            Call::post(self.path("pulls"), nothing, "open pull requests", "pull-requests: write");
+        self.probe_one(&pull.on("the pull requests")).await?;
+        if issues {
+            let issue = Call::post(
+                self.path("issues"),
+                json!({"title": ""}),
+                "open issues",
+                "issues: write",
+            );
+            self.probe_one(&issue.on("the issues")).await?;
+        }
+        Ok(())
+    }
+
+    async fn probe_one(&self, call: &Call) -> Result<(), ForgeError> {
+        match self.client.send(call).await {
+            Err(Trouble::Refused(refusal))
+                if refusal.status == 401
+                    || (refusal.status == 403 && refusal.said.has("not accessible")) =>
+            {
+                Err(Trouble::Refused(refusal).into())
+            }
+            Err(Trouble::Limited { until, message }) => Err(ForgeError::Limited { until, message }),
+            // Issues that are turned off, the setting about pull requests: told, and work goes on.
+            Err(Trouble::Refused(refusal)) if refusal.status != 422 => {
+                let error = ForgeError::from(Trouble::Refused(refusal));
+                tracing::warn!("{error}");
+                Ok(())
+            }
+            // 422, as it should be; trouble is for the call that matters.
+            _ => Ok(()),
+        }
+    }
+
     pub(super) async fn permission_of(&self, login: &str) -> Result<Permission, Trouble> {
         if login.trim().is_empty() {
             return Ok(Permission::None);
@@ -107,11 +146,8 @@ impl GitHub {
     }
 
     /// The open code-scanning alerts of a branch as one SARIF document, the shape that findings
-    /// come in.
-    ///
-    /// # Errors
-    /// As any call; needs `security-events: read`. A repository that was never scanned has none.
-    pub async fn code_scanning_alerts(&self, branch: &str) -> Result<Value, ForgeError> {
+    /// come in. A repository that was never scanned has none.
+    pub(super) async fn alerts_of(&self, branch: &str) -> Result<Value, Trouble> {
         let call = Call::get(
             self.path("code-scanning/alerts"),
             "read code-scanning alerts",

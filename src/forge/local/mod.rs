@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use self::document::{CommentHead, Document, IssueHead, PullHead};
 use self::files::Mode;
 use super::{
-    Alive, Comment, Forge, ForgeError, Issue, NewPullRequest, Permission, PullRequest,
+    Alive, Comment, Edit, Forge, ForgeError, Issue, NewPullRequest, Permission, PullRequest,
     PullRequestPatch, State,
 };
 
@@ -173,6 +173,7 @@ impl LocalForge {
             author: found.document.head.author.clone().unwrap_or_else(|| SOMEBODY.to_owned()),
             by_bot: found.document.head.bot,
             body: found.document.body.clone(),
+            edited: false,
             updated_at: Timestamp::try_from(found.changed)
                 .map_err(|e| ForgeError::Invalid(format!("{}: {e}", found.path.display())))?,
         })
@@ -401,6 +402,15 @@ impl Forge for LocalForge {
             Some("admin") => Permission::Admin,
             _ => Permission::None,
         })
+    }
+
+    async fn issue_edit(&self, number: u64) -> Result<Option<Edit>, ForgeError> {
+        let path = files::numbered(&self.folder("issues"), number);
+        let Some((_, changed)) = files::read(&path)? else { return Ok(None) };
+        let at = Timestamp::try_from(changed)
+            .map_err(|e| ForgeError::Invalid(format!("{}: {e}", self.place(&path))))?;
+        // Whose file it is, is not told; who can write to the folder is somebody who may.
+        Ok(Some(Edit { by: SOMEBODY.to_owned(), by_bot: false, at }))
     }
 
     async fn workflow_run_alive(&self, _run: u64, _attempt: u32) -> Alive {

@@ -122,8 +122,12 @@ async fn alerts_come_as_sarif_and_issues_by_label() {
         let number = rig.world().add_issue("reader", title, "");
         rig.world().issue(number).labels = labels.into_iter().map(str::to_owned).collect();
     }
-    let labelled = github.issues_by_label(&["fix".to_owned(), "easy".to_owned()]).await.unwrap();
+    let labelled = github.labelled_issues("easy").await.unwrap();
     assert_eq!(labelled.iter().map(|i| i.title.as_str()).collect::<Vec<_>>(), ["Both"]);
+    assert_eq!(
+        (labelled[0].author.as_str(), labelled[0].association.as_str()),
+        ("reader", "CONTRIBUTOR")
+    );
 
     let inputs = [("run-id".to_owned(), "r1".to_owned())];
     github.dispatch_workflow("overhaul.yml", "main", &inputs).await.unwrap();

@@ -4,7 +4,7 @@ use super::*;
 use crate::rigs::github::world::App;
 
 /// A rig that knows the app of the test key.
-fn with_app(rig: &Rig) -> Credentials {
+pub(crate) fn with_app(rig: &Rig) -> Credentials {
     use base64::Engine as _;
     use ring::signature::KeyPair as _;
     let encoded: String = KEY.lines().filter(|line| !line.starts_with("-----")).collect();
@@ -15,6 +15,7 @@ fn with_app(rig: &Rig) -> Credentials {
         public_key: key.public_key().as_ref().to_vec(),
         installation: 7,
         minted: 0,
+        uses: None,
     });
     Credentials::App { app_id: "4711".to_owned(), private_key: KEY.into(), installation: None }
 }

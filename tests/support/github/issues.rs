@@ -72,6 +72,9 @@ pub fn create(world: &mut World, asked: &Asked, bases: &Bases) -> Reply {
     if too_long(asked) {
         return long("Issue");
     }
+    if asked.text("title").trim().is_empty() {
+        return Reply::invalid("Issue", "title", "missing_field", "");
+    }
     let number = world.add_issue(&asked.login, asked.text("title"), asked.text("body"));
     Reply::new(201, bases.renderer(world).issue(number, &world.issues[&number]))
 }
@@ -92,6 +95,9 @@ pub fn update(world: &mut World, asked: &Asked, bases: &Bases) -> Reply {
         if let Some(text) = asked.body[name].as_str() {
             text.clone_into(field);
         }
+    }
+    if asked.body["body"].is_string() {
+        issue.edited = Some((asked.login.clone(), now));
     }
     if let Some(state) = asked.body["state"].as_str() {
         issue.open = state == "open";

@@ -6,6 +6,7 @@
 #![allow(dead_code, reason = "each user of the rig uses a part of it")]
 #![allow(missing_docs, reason = "test support")]
 
+pub mod artifacts;
 pub mod clock;
 pub mod contract;
 pub mod faults;

@@ -87,7 +87,9 @@ pub fn mint(world: &mut World, asked: &Asked, bases: &Bases) -> Reply {
     let text = format!("ghs_app{}", app.minted);
     let expires = now + SignedDuration::try_from(Duration::from_secs(3600)).expect("an hour");
     let login = "overhaul-app[bot]".to_owned();
-    world.tokens.insert(text.clone(), Token { login, grants: vec!["*"], expires: Some(expires) });
+    let uses = app.uses;
+    let token = Token { login, grants: vec!["*"], expires: Some(expires), uses };
+    world.tokens.insert(text.clone(), token);
     Reply::new(201, bases.renderer(world).installation_token(&text, expires))
 }
 

@@ -19,7 +19,7 @@ use super::faults::{self, Answer, Fault};
 use super::render::Renderer;
 use super::reply::{Asked, Reply};
 use super::world::{Logged, World};
-use super::{issues, pulls, repository};
+use super::{artifacts, issues, pulls, repository};
 
 /// Addresses that bodies name.
 #[derive(Debug, Clone)]
@@ -86,6 +86,10 @@ fn endpoint(method: &str, template: &str) -> Option<(Endpoint, &'static str)> {
         ("post", "/actions/workflows/{workflow_id}/dispatches") => {
             (repository::dispatch, "actions: write")
         }
+        ("get", "/actions/artifacts") => (artifacts::list, "actions: read"),
+        ("get", "/actions/artifacts/{artifact_id}/{archive_format}") => {
+            (artifacts::download, "actions: read")
+        }
         ("get", "/code-scanning/alerts") => (repository::alerts, "security-events: read"),
         ("get", "/rate_limit") => (repository::rate_limit, ""),
         ("get", "/installation") => (repository::installation, "app"),
@@ -106,7 +110,7 @@ async fn handle(State(shared): State<Arc<Shared>>, request: Request) -> Response
     let (path, query) = (parts.uri.path(), parts.uri.query().unwrap_or_default());
     if path.contains(".git/") {
         let push = path.ends_with("/git-receive-pack") || query.contains("git-receive-pack");
-        if let Err(reply) = shared.git_access(&parts.headers, push) {
+        if let Err(reply) = shared.git_access(&parts.headers, push, path.ends_with("/info/refs")) {
             return reply;
         }
         let root = &shared.repositories;
@@ -116,6 +120,9 @@ async fn handle(State(shared): State<Arc<Shared>>, request: Request) -> Response
             shared.world().settle();
         }
         return served;
+    }
+    if path.starts_with("/blob/") {
+        return artifacts::blob(&mut shared.world(), parts.method.as_str(), path, query, &body);
     }
     match shared.answer(parts.method.as_str(), path, query, &parts.headers, &body) {
         Some(reply) => respond(reply),
@@ -141,7 +148,12 @@ impl Shared {
 
     /// git sends tokens as a password.
     #[expect(clippy::result_large_err, reason = "an answer")]
-    fn git_access(&self, headers: &HeaderMap, push: bool) -> Result<(), Response<Body>> {
+    fn git_access(
+        &self,
+        headers: &HeaderMap,
+        push: bool,
+        first: bool,
+    ) -> Result<(), Response<Body>> {
         let given = headers.get("authorization").and_then(|v| v.to_str().ok()).unwrap_or_default();
         let token = match given.split_once(' ') {
             Some((kind, code)) if kind.eq_ignore_ascii_case("basic") => STANDARD
@@ -152,10 +164,13 @@ impl Shared {
             Some((_, token)) => Some(token.to_owned()),
             None => None,
         };
-        let world = self.world();
-        let now = world.now();
-        let token = token.and_then(|text| world.tokens.get(&text));
-        let token = token.filter(|token| token.expires.is_none_or(|end| now < end));
+        let mut world = self.world();
+        // A fetch or push is several requests; its first one counts.
+        let token = match token {
+            Some(text) if first => world.use_token(&text),
+            Some(text) => world.tokens.get(&text).cloned(),
+            None => None,
+        };
         let level = if push { "write" } else { "read" };
         let refuse = |status: u16, text: &'static str| {
             Response::builder()
@@ -184,6 +199,19 @@ impl Shared {
     ) -> Option<Reply> {
         let place = format!("{method} {full_path}");
         let json: Option<Value> = serde_json::from_slice(body).ok();
+        if let Some(call) = full_path.rsplit_once("results.api.v1.ArtifactService/") {
+            let fault =
+                faults::take(&mut self.faults.lock().expect("no poison"), method, full_path);
+            if let Some(Answer::Status(status, ..)) = fault.map(|fault| fault.answer) {
+                return Some(Reply::error(status, "fault"));
+            }
+            let body = json.unwrap_or_default();
+            return Some(artifacts::twirp(&mut self.world(), &self.bases, call.1, headers, &body));
+        }
+        let graphql = if self.prefix.is_empty() { "/graphql" } else { "/api/graphql" };
+        if full_path == graphql {
+            return Some(self.graphql(headers, json.unwrap_or_default()));
+        }
         let Some(path) = full_path.strip_prefix(self.prefix) else {
             self.violate(["outside of the API's root".to_owned()], &place);
             return Some(Reply::error(404, "Not Found"));
@@ -213,6 +241,45 @@ impl Shared {
         };
         world.log.push(logged);
         (!cut).then_some(reply)
+    }
+
+    /// The one query that is asked: who edited an issue's text last. GraphQL has no description to
+    /// check against; what is asked for must be what is answered.
+    fn graphql(&self, headers: &HeaderMap, body: Value) -> Reply {
+        let mut world = self.world();
+        let given = headers.get("authorization").and_then(|v| v.to_str().ok()).unwrap_or_default();
+        let token = world.tokens.get(given.strip_prefix("Bearer ").unwrap_or_default());
+        let may = token.is_some_and(|token| token.may("issues", "read"));
+        let query = body["query"].as_str().unwrap_or_default();
+        let whole = ["issue(number: $number)", "lastEditedAt", "editor { __typename login }"];
+        let number = body["variables"]["number"].as_u64().unwrap_or_default();
+        let reply = if !may {
+            Reply::error(401, "Bad credentials")
+        } else if whole.iter().any(|part| !query.contains(part)) {
+            Reply::new(200, serde_json::json!({"errors": [{"message": "not served by the rig"}]}))
+        } else {
+            let issue = world.issues.get(&number).map(|issue| {
+                let editor = issue.edited.as_ref().map(|(login, _)| {
+                    let bot = world.users.get(login).is_some_and(|user| user.bot);
+                    serde_json::json!({
+                        "__typename": if bot { "Bot" } else { "User" },
+                        "login": login.trim_end_matches("[bot]"),
+                    })
+                });
+                let at = issue.edited.as_ref().map(|(_, at)| at);
+                serde_json::json!({"lastEditedAt": at, "editor": editor})
+            });
+            Reply::new(200, serde_json::json!({"data": {"repository": {"issue": issue}}}))
+        };
+        let at = world.clock.read();
+        world.log.push(Logged {
+            at,
+            method: "GET".to_owned(),
+            target: "graphql".to_owned(),
+            status: reply.status,
+            body: Some(body),
+        });
+        reply
     }
 
     fn serve(
@@ -270,9 +337,9 @@ impl Shared {
                 Err(told) => Reply::error(401, &told),
             };
         }
-        let now = world.now();
-        let token = world.tokens.get(bearer).filter(|t| t.expires.is_none_or(|end| now < end));
-        let Some(token) = token.cloned() else { return Reply::error(401, "Bad credentials") };
+        let Some(token) = world.use_token(bearer) else {
+            return Reply::error(401, "Bad credentials");
+        };
         if let Some(reply) = limited(&mut world, &operation.method) {
             return reply;
         }
@@ -286,7 +353,8 @@ impl Shared {
         }
         let (area, level) = needs.split_once(": ").unwrap_or(("metadata", "read"));
         // Conversations of pull requests accept either permission.
-        let either = area == "issues" && token.may("pull-requests", level);
+        let conversation = operation.template.contains("/issues/");
+        let either = area == "issues" && conversation && token.may("pull-requests", level);
         let mut reply = if token.may(area, level) || either || area == "metadata" {
             run(&mut world, token.login, endpoint)
         } else {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::artifacts::Artifact;
 use super::clock::RigClock;
 use super::git::BareGit;
 
@@ -25,6 +26,8 @@ pub struct Token {
     /// `issues: write` and the like; `*` for everything.
     pub grants: Vec<&'static str>,
     pub expires: Option<Timestamp>,
+    /// Uses after which it is refused.
+    pub uses: Option<u32>,
 }
 
 impl Token {
@@ -46,6 +49,8 @@ pub struct App {
     pub public_key: Vec<u8>,
     pub installation: u64,
     pub minted: u32,
+    /// Uses that each minted token has.
+    pub uses: Option<u32>,
 }
 
 /// An issue, or the issue side of a pull request.
@@ -59,6 +64,8 @@ pub struct Issue {
     pub labels: Vec<String>,
     pub created: Timestamp,
     pub updated: Timestamp,
+    /// Who edited the text last, and when.
+    pub edited: Option<(String, Timestamp)>,
     pub pull: Option<Pull>,
     pub lag: Lag,
 }
@@ -144,6 +151,7 @@ pub struct World {
     pub reactions: Vec<(u64, String, String)>,
     pub runs: BTreeMap<u64, Run>,
     pub alerts: Vec<Value>,
+    pub artifacts: Vec<Artifact>,
     /// Workflow and the body of each dispatch.
     pub dispatches: Vec<(String, Value)>,
     pub limits: Limits,
@@ -175,6 +183,7 @@ impl World {
             login: login.to_owned(),
             grants: grants.to_vec(),
             expires: None,
+            uses: None,
         };
         let default = [
             "contents: write",
@@ -208,6 +217,7 @@ impl World {
             reactions: Vec::new(),
             runs: BTreeMap::new(),
             alerts: Vec::new(),
+            artifacts: Vec::new(),
             dispatches: Vec::new(),
             limits: Limits { primary: 1000, creations: 80 },
             used: (now, 0),
@@ -224,6 +234,16 @@ impl World {
     pub fn now(&self) -> Timestamp {
         // GitHub's times are whole seconds.
         Timestamp::from_second(self.clock.read().as_second()).expect("in range")
+    }
+
+    /// A token that is good now; one with so many uses has one less.
+    pub fn use_token(&mut self, text: &str) -> Option<Token> {
+        let now = self.now();
+        let token = self.tokens.get_mut(text).filter(|t| t.expires.is_none_or(|end| now < end))?;
+        if let Some(uses) = &mut token.uses {
+            *uses = uses.checked_sub(1)?;
+        }
+        Some(token.clone())
     }
 
     pub fn slug(&self) -> String {
@@ -249,6 +269,7 @@ impl World {
             labels: Vec::new(),
             created: now,
             updated: now,
+            edited: None,
             pull: None,
             lag: self.lag,
         };
@@ -291,6 +312,15 @@ impl World {
         let comment = self.comments.get_mut(&id).expect("a comment");
         body.clone_into(&mut comment.body);
         comment.updated = now;
+    }
+
+    /// A person edits the text of an issue.
+    pub fn edit_issue(&mut self, by: &str, number: u64, body: &str) {
+        let now = self.now();
+        let issue = self.issue(number);
+        body.clone_into(&mut issue.body);
+        issue.updated = now;
+        issue.edited = Some((by.to_owned(), now));
     }
 
     pub fn issue(&mut self, number: u64) -> &mut Issue {
