@@ -93,7 +93,14 @@ fn prepare(dir: &Path) -> Result<PathBuf, Failure> {
     let broken = |what: &str, e: &dyn std::fmt::Display| {
         Failure::failed(format!("{what} {}", dir.display())).because(e).remedy("name another --dir")
     };
+    let plain = |text: &str| !text.chars().any(char::is_control);
+    if !dir.to_str().is_some_and(plain) {
+        return Err(Failure::usage(format!("the folder {} has an odd name", dir.display()))
+            .because("addresses of repositories are text in one line")
+            .remedy("name another --dir"));
+    }
     std::fs::create_dir_all(dir).map_err(|e| broken("cannot make the folder", &e))?;
+    claim(dir).map_err(|e| broken("cannot use", &e))?;
     let repository = dir.join("repository.git");
     if repository.exists() {
         return Ok(repository);
@@ -110,6 +117,21 @@ fn prepare(dir: &Path) -> Result<PathBuf, Failure> {
         Err(e) => Err(broken("cannot write to", &e)),
         Ok(()) => Ok(repository),
     }
+}
+
+/// A file that says whose folder it is.
+const MARK: &str = ".overhaul-demo";
+
+/// Takes an empty folder, or one that the demo took before; never mixes with what others keep.
+fn claim(dir: &Path) -> std::io::Result<()> {
+    let mark = dir.join(MARK);
+    if mark.is_file() {
+        return Ok(());
+    }
+    if std::fs::read_dir(dir)?.next().is_some() {
+        return Err(std::io::Error::other("it holds something that the demo did not put there"));
+    }
+    std::fs::write(mark, "made by `overhaul demo`\n")
 }
 
 fn fill(path: &Path) -> Result<(), GitError> {

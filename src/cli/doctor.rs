@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::json;
 
 use super::run_options::{RunArgs, env};
-use super::{Failure, print, validate};
+use super::{Failure, print};
 use crate::cycle::Given;
 use crate::cycle::doctor::{self, Check, Health};
 
@@ -16,10 +16,8 @@ pub(super) struct Args {
 }
 
 pub(super) async fn run(args: Args) -> Result<(), Failure> {
-    let file =
-        args.run.config.clone().unwrap_or_else(|| args.run.repo.join(crate::config::DEFAULT_PATH));
     let mut checks = doctor::machine();
-    let loaded = validate::load(Some(&file));
+    let loaded = args.run.configuration();
     let configured = loaded.is_ok();
     match loaded {
         Err(failure) => checks.push(of_failure("configuration", &failure)),
@@ -27,7 +25,10 @@ pub(super) async fn run(args: Args) -> Result<(), Failure> {
             checks.extend(doctor::configured(&config, &args.run.repo, &*env()).await);
             match args.run.options(Given::default(), None, false).await {
                 Ok(options) => checks.extend(doctor::places(options).await),
-                Err(failure) => checks.push(of_failure("forge", &failure)),
+                Err(failure) => {
+                    checks.push(of_failure("forge", &failure));
+                    checks.extend(doctor::kernel(&config));
+                }
             }
         }
     }

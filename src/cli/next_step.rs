@@ -98,7 +98,8 @@ pub(super) async fn options(args: Args) -> Result<Options, Failure> {
 /// Shows the report to people, and on Actions to the jobs that come after.
 pub(super) fn show(runtime: &Runtime, report: &CycleReport, json: bool) -> Result<(), Failure> {
     if !runtime.on_actions {
-        return print(&render(report, json)?);
+        print(&render(report, json)?)?;
+        return outcome(report);
     }
     // What was handed out holds keys: it is an output for the next job and never a line of the log.
     let text = render(report, json && report.grant.is_none())?;
@@ -106,7 +107,22 @@ pub(super) fn show(runtime: &Runtime, report: &CycleReport, json: bool) -> Resul
         .map_err(|e| Failure::failed("the job's outputs can't be written").because(e))?;
     // Titles and reasons in it come from outside: the runner must read no command in them.
     let mut log = Log::new(std::io::stdout().lock(), true);
-    log.untrusted(&text).map_err(|e| Failure::failed("cannot write to standard output").because(e))
+    log.untrusted(&text)
+        .map_err(|e| Failure::failed("cannot write to standard output").because(e))?;
+    outcome(report)
+}
+
+/// A run that closes with nothing but failures is a failure: nobody would look at it otherwise.
+fn outcome(report: &CycleReport) -> Result<(), Failure> {
+    let only_failed =
+        !report.nodes.is_empty() && report.nodes.keys().all(|state| state == "failed");
+    if report.status != Status::Complete || !only_failed {
+        return Ok(());
+    }
+    Err(Failure::failed("the run is closed, and every node failed").remedy(
+        "mend what the reasons name; with a changed configuration the next cycle tries the same \
+         findings anew",
+    ))
 }
 
 /// Nothing is worked on for a pull request of a fork: it would bring its own files to a job that
@@ -225,7 +241,54 @@ pub(super) fn failure(error: CycleError) -> Failure {
         CycleError::Refused(what) => {
             Failure::refused(what).remedy("throw the work away: the node is done anew by its owner")
         }
-        other => Failure::failed("the cycle could not go on").because(other),
+        other => {
+            let remedy = remedy(&other);
+            Failure::failed("the cycle could not go on").because(other).remedy(remedy)
+        }
+    }
+}
+
+/// A cause in one line: its first words, whatever their lines.
+pub(super) fn in_one_line(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut short: String = line.chars().take(300).collect();
+    if short.len() < line.len() {
+        short.push('…');
+    }
+    short
+}
+
+/// What to do about a failure of the machine or of what lies around it.
+fn remedy(error: &CycleError) -> &'static str {
+    let text = error.to_string().to_lowercase();
+    let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
+    if says(&["no space left", "disk quota", "enospc"]) {
+        "free space on the disk, or name other folders with --work-dir and --local, and run it again"
+    } else if says(&["permission denied", "read-only file system"]) {
+        "make the place that is named writable for this user, or name another one"
+    } else if says(&["the git program was not found", "is too old: "]) {
+        "install git 2.34 or newer and put it on PATH"
+    } else {
+        match error {
+            CycleError::Git(_) => {
+                "check that `origin` (or --remote) answers and that the token may read and push; \
+                 `overhaul doctor` looks at each"
+            }
+            CycleError::Journal(_) => {
+                "nothing was overwritten; look at the place of `state` in the configuration, or give \
+                 `state.branch` another name if the branch is not overhaul's"
+            }
+            CycleError::Forge(_) => {
+                "mend or remove what is named (with --local, the file), and run it again: nothing is \
+                 done twice"
+            }
+            CycleError::Workspace(_) | CycleError::Io { .. } => {
+                "look at the folder that is named (--work-dir may name another one), and run it again"
+            }
+            CycleError::Input { .. } | CycleError::Refused(_) | CycleError::Internal(_) => {
+                "run it again; if it comes back, report it with the output of --log-level debug"
+            }
+        }
     }
 }
 
@@ -265,10 +328,10 @@ pub(super) fn render(report: &CycleReport, json: bool) -> Result<String, Failure
         }
     }
     for failed in &report.failed {
-        let why: String = failed.why.split_whitespace().collect::<Vec<_>>().join(" ");
-        let why: String = why.chars().take(300).collect();
+        let why = in_one_line(&failed.why);
+        let attempts = if failed.attempts == 1 { "attempt" } else { "attempts" };
         let _ =
-            writeln!(text, "  {} failed after {} attempts: {why}", failed.node, failed.attempts);
+            writeln!(text, "  {} failed after {} {attempts}: {why}", failed.node, failed.attempts);
     }
     if let Some(grant) = &report.grant {
         let _ = writeln!(text, "  handed out as {}, until {}:", grant.id, grant.expires);

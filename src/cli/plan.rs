@@ -3,13 +3,15 @@
 mod checkout;
 mod render;
 
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use self::checkout::Checkout;
-use super::Failure;
+use super::next_step::failure;
+use super::{Failure, validate};
+use crate::config::Config;
+use crate::cycle;
 use crate::intake::{self, IntakeContext, IntakeError, PathKind};
-use crate::planning::{self, PlanContext, PlanError, PlanPolicy};
+use crate::planning::{PlanContext, PlanError};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -27,6 +29,10 @@ pub(super) struct Args {
     /// `D:\a\app\app`.
     #[arg(long, value_name = "PATH")]
     source_root: Option<String>,
+    /// The configuration that plans are made by [default: .github/overhaul.yml in the checkout, if
+    /// it is there].
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -37,6 +43,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         return Err(Failure::usage("there is nothing to plan")
             .remedy("name a file with --findings, or say what to change with --intent"));
     }
+    let config = configuration(&args)?;
     let checkout = find_checkout(args.root.as_deref())?;
     let none = |_: &str| PathKind::Missing;
     let lookup = |path: &str| checkout.as_ref().map_or(PathKind::Missing, |c| c.kind(path));
@@ -47,7 +54,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     };
     let mut sources = Vec::with_capacity(args.findings.len() + args.intent.len());
     for file in &args.findings {
-        sources.push(read_file(file, &ctx)?);
+        sources.push(read_findings(file, &ctx)?);
     }
     for text in &args.intent {
         let finding = intake::intent(text).map_err(intake_failure)?;
@@ -59,8 +66,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     let combined = intake::combine(sources)
         .map_err(|error| Failure::usage("the findings cannot be numbered").because(error))?;
     let context = checkout.as_ref().map(Checkout::context).unwrap_or_default();
-    let plan = planning::plan(combined.findings, &context, &PlanPolicy::default())
-        .map_err(plan_failure)?;
+    let plan = cycle::plan_for(&config, combined.findings, context).map_err(plan_failure)?;
     let text = if args.json {
         render::json(&plan, combined.not_problems)
     } else {
@@ -87,19 +93,20 @@ fn find_checkout(root: Option<&Path>) -> Result<Option<Checkout>, Failure> {
     Ok(Some(checkout).filter(|checkout| !checkout.is_empty()))
 }
 
-fn read_file(file: &Path, ctx: &IntakeContext) -> Result<Vec<crate::model::Finding>, Failure> {
-    let name = file.display().to_string();
-    let cannot = |error: std::io::Error| {
-        Failure::usage(format!("{name} cannot be read"))
-            .because(error)
-            .remedy("name a file that exists and is readable")
-    };
-    // One byte more than allowed is enough to refuse, however long the file or device is.
-    let limit = intake::MAX_SOURCE_BYTES as u64 + 1;
-    let mut bytes = Vec::new();
-    let opened = std::fs::File::open(file).map_err(cannot)?;
-    opened.take(limit).read_to_end(&mut bytes).map_err(cannot)?;
-    intake::read(&bytes, &name, ctx).map_err(intake_failure)
+fn read_findings(file: &Path, ctx: &IntakeContext) -> Result<Vec<crate::model::Finding>, Failure> {
+    let bytes = cycle::read_file(file).map_err(failure)?;
+    intake::read(&bytes, &file.display().to_string(), ctx).map_err(intake_failure)
+}
+
+/// The configuration that a run would have: the named one, else the checkout's, else the defaults.
+fn configuration(args: &Args) -> Result<Config, Failure> {
+    let root = args.root.as_deref().unwrap_or(Path::new("."));
+    let own = root.join(crate::config::DEFAULT_PATH);
+    match &args.config {
+        Some(file) => validate::load(Some(file)),
+        None if own.is_file() => validate::load(Some(&own)),
+        None => Ok(Config::minimal()),
+    }
 }
 
 fn intake_failure(error: IntakeError) -> Failure {

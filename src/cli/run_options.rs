@@ -1,6 +1,6 @@
 //! Options that every command which touches a run shares, and how they become a cycle's options.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::{Failure, validate};
 use crate::actions::{Results, Runtime, Wakeup};
-use crate::config::{HumanDuration, StateStore};
+use crate::config::{Config, HumanDuration, StateStore};
 use crate::cycle::{Clock, Env, Given, JobArtifacts, Options, Place, Woken, default_work_root};
 use crate::forge::github::{Credentials, GitHub, GitHubSettings};
-use crate::git::Remote;
+use crate::git::{Remote, Repo};
 use crate::ledger::Holder;
 use crate::model::RunId;
 use crate::store::Artifacts;
@@ -60,6 +60,20 @@ fn clock() -> Clock {
 }
 
 impl RunArgs {
+    /// The named configuration, else the checkout's; that of a bare repository is on its default
+    /// branch.
+    pub(super) fn configuration(&self) -> Result<Config, Failure> {
+        let file =
+            self.config.clone().unwrap_or_else(|| self.repo.join(crate::config::DEFAULT_PATH));
+        if self.config.is_some() || file.exists() || self.repo.join(".git").exists() {
+            return validate::load(Some(&file));
+        }
+        match committed(&self.repo) {
+            Some(text) => validate::parse(&text, crate::config::DEFAULT_PATH),
+            None => validate::load(Some(&file)),
+        }
+    }
+
     /// Options for a cycle.
     pub(super) async fn options(
         &self,
@@ -68,9 +82,7 @@ impl RunArgs {
         resume: bool,
     ) -> Result<Options, Failure> {
         let env = env();
-        let file =
-            self.config.clone().unwrap_or_else(|| self.repo.join(crate::config::DEFAULT_PATH));
-        let config = validate::load(Some(&file))?;
+        let config = self.configuration()?;
         let runtime = Runtime::from_env(&|name| env(name));
         let work_root =
             self.work_dir.clone().unwrap_or_else(|| default_work_root(&self.repo, &*env));
@@ -150,11 +162,23 @@ fn woken(runtime: &Runtime) -> Woken {
     Woken { by_comment, editor, workflow: runtime.workflow(), url: runtime.run_url() }
 }
 
+/// The configuration on the branch that `HEAD` of a bare repository names.
+fn committed(repo: &Path) -> Option<String> {
+    let repo = Repo::open(repo).ok()?;
+    let tree = repo.tree_of(repo.find_ref("HEAD").ok()??).ok()?;
+    let bytes = repo.read_path(tree, crate::config::DEFAULT_PATH.as_bytes()).ok()??;
+    String::from_utf8(bytes).ok()
+}
+
 /// A duration as people write it: `90s`, `15m`, `6h`.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    HumanDuration::parse(text)
-        .map(HumanDuration::get)
-        .ok_or_else(|| format!("'{text}' is no duration; write for example 90s, 15m or 6h"))
+    let span = HumanDuration::parse(text).map(HumanDuration::get);
+    match span.filter(|span| !span.is_zero()) {
+        Some(span) => Ok(span),
+        None => Err(format!(
+            "'{text}' is no duration longer than nothing; write for example 90s, 15m or 6h"
+        )),
+    }
 }
 
 /// The repository on GitHub, when there is a token and a name for it.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::next_step::failure;
+use super::next_step::{failure, in_one_line};
 use super::run_options::RunArgs;
 use super::{Failure, print};
 use crate::cycle::{Given, RunStatus, run_status};
@@ -40,8 +40,7 @@ fn render(status: &RunStatus) -> String {
         }
         let _ = writeln!(text);
         if let Some(why) = &node.last_failure {
-            let line = why.lines().next().unwrap_or_default();
-            let _ = writeln!(text, "             attempt {}: {line}", node.attempts);
+            let _ = writeln!(text, "             attempt {}: {}", node.attempts, in_one_line(why));
         }
     }
     if let Some(pause) = &status.pause {

@@ -40,7 +40,15 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
 pub(crate) fn load(file: Option<&Path>) -> Result<Config, Failure> {
     let file = file.unwrap_or_else(|| Path::new(DEFAULT_PATH));
     let name = file.display().to_string();
-    Config::load(&read(file)?, &name).map_err(|errors| failure(&name, &errors))
+    parse(&read(file)?, &name)
+}
+
+/// Checks the text of a configuration; `name` is where it came from.
+///
+/// # Errors
+/// Exit 2 with every error.
+pub(crate) fn parse(text: &str, name: &str) -> Result<Config, Failure> {
+    Config::load(text, name).map_err(|errors| failure(name, &errors))
 }
 
 fn failure(name: &str, errors: &ConfigErrors) -> Failure {

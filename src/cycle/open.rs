@@ -1,6 +1,8 @@
 //! From the configured findings to an open run with a plan.
 
 use std::collections::BTreeSet;
+use std::io::Read as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,12 +19,12 @@ use crate::ledger::{EventKind, Run, fold};
 use crate::model::{
     CycleId, DropReason, Finding, Plan, RepoPath, RunId, Severity, VerifyCommand, hex_digest,
 };
-use crate::planning::{self, BuildFile, PlanContext, PlanPolicy, TrackedFile, VerifyRule};
+use crate::planning::{
+    self, BuildFile, PlanContext, PlanError, PlanPolicy, TrackedFile, VerifyRule,
+};
 use crate::report::marker;
 use crate::store::Store;
-
-/// Largest findings file that is read, bytes.
-const MAX_FINDINGS_BYTES: u64 = 256 << 20;
+use crate::workspace::leads_outside;
 
 /// Where findings come from, beside the configuration.
 #[derive(Debug, Clone, Default)]
@@ -177,7 +179,8 @@ pub(super) async fn choose(parts: &Parts) -> Result<Chosen, CycleError> {
         }
         let combined = intake::combine(sources)
             .map_err(|e| CycleError::input(e.to_string(), "split the report"))?;
-        let digest = findings_digest(&combined.findings);
+        let findings = findings_digest(&combined.findings);
+        let digest = work_digest(&findings, &config);
         if let Some(done) = recent.iter().find(|r| r.findings_digest == digest)
             && let Some(id) = &done.id
         {
@@ -186,7 +189,7 @@ pub(super) async fn choose(parts: &Parts) -> Result<Chosen, CycleError> {
         let plan = make_plan(&config, combined.findings, &repo, commit)?;
         // The same store state and findings give the same id: two jobs that open at once open one
         // run.
-        let short: String = digest.chars().take(8).collect();
+        let short: String = findings.chars().take(8).collect();
         let id = RunId::new(format!("r-{:04}-{short}", runs.len() + 1))
             .map_err(|e| CycleError::Internal(e.to_string()))?;
         Ok(Chosen::New(Box::new(NewRun { id, plan, digest })))
@@ -253,6 +256,28 @@ pub async fn load_plan(journal: &Journal) -> Result<Plan, CycleError> {
     Ok(plan)
 }
 
+/// What a run is about: its findings, and the settings that decide what becomes of them. A mended
+/// configuration makes a closed run's findings new work; the address of a pool does not.
+fn work_digest(findings: &str, config: &Config) -> String {
+    let pools: Vec<_> = config
+        .pools()
+        .iter()
+        .map(|pool| (pool.pool_id(), &pool.command, &pool.env, pool.tools))
+        .collect();
+    let rechecks: Vec<_> = config.findings.iter().map(|source| &source.recheck).collect();
+    let settings = serde_json::to_vec(&(
+        pools,
+        rechecks,
+        &config.planning,
+        &config.verify,
+        &config.policy,
+        &config.sandbox,
+    ));
+    // These types have no form that JSON lacks.
+    let settings = settings.unwrap_or_default();
+    hex_digest([findings.as_bytes(), settings.as_slice()])
+}
+
 fn findings_digest(findings: &[Finding]) -> String {
     let set: BTreeSet<&str> = findings.iter().map(|f| f.fingerprint.as_str()).collect();
     hex_digest(set.into_iter().map(str::as_bytes))
@@ -267,7 +292,10 @@ fn read_sources(
     commit: Oid,
 ) -> Result<Vec<Vec<Finding>>, CycleError> {
     let tree = repo.tree_of(commit)?;
-    let lookup = |path: &str| kind_of(repo, tree, path);
+    let lookup = |path: &str| match kind_of(repo, tree, path) {
+        PathKind::Missing => missing_or_untracked(root, path),
+        kind => kind,
+    };
     let context = |source_root: Option<String>| IntakeContext {
         source_root,
         checkout: Some(root.to_string_lossy().into_owned()),
@@ -355,21 +383,30 @@ fn intake_error(error: IntakeError) -> CycleError {
     CycleError::input(error.to_string(), error.remedy())
 }
 
-fn read_file(path: &Path) -> Result<Vec<u8>, CycleError> {
+/// The bytes of a findings file; one byte more than allowed at most, which the reader refuses. A
+/// pipe or a device is no file: it could wait for ever, and it reads differently the next time.
+///
+/// # Errors
+/// When it is not there, not readable, or no regular file.
+pub fn read_file(path: &Path) -> Result<Vec<u8>, CycleError> {
     let problem = |why: String| {
         CycleError::input(
             format!("the findings file {} can't be read: {why}", path.display()),
-            "name an existing file in `findings`, or make the report first",
+            "name an existing, readable file, or make the report first",
         )
     };
-    let metadata = std::fs::metadata(path).map_err(|e| problem(e.to_string()))?;
-    if !metadata.is_file() {
-        return Err(problem("it is no file".to_owned()));
+    let mut options = std::fs::OpenOptions::new();
+    // Opening a pipe that nobody writes to must not wait either.
+    options.read(true).custom_flags(nix::fcntl::OFlag::O_NONBLOCK.bits());
+    let file = options.open(path).map_err(|e| problem(e.to_string()))?;
+    if !file.metadata().map_err(|e| problem(e.to_string()))?.is_file() {
+        return Err(problem("it is no regular file".to_owned()));
     }
-    if metadata.len() > MAX_FINDINGS_BYTES {
-        return Err(problem(format!("it has more than {MAX_FINDINGS_BYTES} bytes")));
-    }
-    std::fs::read(path).map_err(|e| problem(e.to_string()))
+    let mut bytes = Vec::new();
+    file.take(intake::MAX_SOURCE_BYTES as u64 + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|e| problem(e.to_string()))?;
+    Ok(bytes)
 }
 
 fn read_tracked(repo: &Repo, tree: Oid, file: &str) -> Result<Option<Vec<u8>>, CycleError> {
@@ -379,6 +416,12 @@ fn read_tracked(repo: &Repo, tree: Oid, file: &str) -> Result<Option<Vec<u8>>, C
 
 fn kind_of(repo: &Repo, tree: Oid, path: &str) -> PathKind {
     match repo.entry(tree, path.as_bytes()) {
+        Ok(Some(entry)) if entry.mode == Mode::Symlink => {
+            match leads_outside(repo, tree, path.as_bytes(), entry.id) {
+                Ok(false) => PathKind::File,
+                _ => PathKind::Elsewhere,
+            }
+        }
         Ok(Some(entry)) => match repo.blob(entry.id) {
             // As git does: a NUL among the first 8 000 bytes.
             Ok(bytes) if bytes.iter().take(8_000).any(|b| *b == 0) => PathKind::Binary,
@@ -389,6 +432,12 @@ fn kind_of(repo: &Repo, tree: Oid, path: &str) -> PathKind {
             _ => PathKind::Missing,
         },
     }
+}
+
+/// What is not in the base may lie in the checkout all the same: a person wants to know that.
+fn missing_or_untracked(root: &Path, path: &str) -> PathKind {
+    let there = RepoPath::new(path).is_ok_and(|p| root.join(p.as_str()).symlink_metadata().is_ok());
+    if there { PathKind::Untracked } else { PathKind::Missing }
 }
 
 /// Plans on what the base commit holds; nothing depends on what is checked out.
@@ -425,13 +474,23 @@ pub fn make_plan(
         files.push(TrackedFile { path, bytes });
     }
     context.files = Some(files);
+    plan_for(config, findings, context)
+        .map_err(|e| CycleError::input(e.to_string(), "correct the findings or the configuration"))
+}
+
+/// The plan that a configuration makes of findings.
+///
+/// # Errors
+/// When a dependency is unknown or cyclic, or a configured glob is broken.
+pub fn plan_for(
+    config: &Config,
+    findings: Vec<Finding>,
+    mut context: PlanContext,
+) -> Result<Plan, PlanError> {
     if !config.verify.detect {
         context.build_files.clear();
     }
-    let policy = policy(config);
-    let mut plan = planning::plan(findings, &context, &policy).map_err(|e| {
-        CycleError::input(e.to_string(), "correct the findings or the configuration")
-    })?;
+    let mut plan = planning::plan(findings, &context, &policy(config))?;
     if let Some(reason) = &config.verify.waive {
         for node in plan.nodes.iter_mut().filter(|n| n.verify.is_empty()) {
             node.verify_waived = Some(reason.clone());

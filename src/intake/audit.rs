@@ -1,5 +1,7 @@
 //! Audit findings reports (`audit-findings.json`). Ids repeat in real reports and are no keys.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::{Map, Value};
 
 use super::draft::{Draft, Spot};
@@ -41,7 +43,59 @@ pub(super) fn read(root: &At, ctx: &IntakeContext) -> Result<Vec<Draft>, IntakeE
     check_version(root)?;
     let Some(findings) = root.items("findings")? else { return Err(root.missing("findings")) };
     let resolver = Resolver::new(ctx, Spelling::Plain, Vec::new());
-    findings.into_iter().map(|at| finding(&at.expect_object()?, &resolver)).collect()
+    let mut drafts = findings
+        .into_iter()
+        .map(|at| finding(&at.expect_object()?, &resolver))
+        .collect::<Result<Vec<_>, _>>()?;
+    order_blocks(root, &mut drafts)?;
+    Ok(drafts)
+}
+
+/// Blocks of work that wait for others: each finding of the one waits for each of the other. An
+/// unknown block is waited for as an unknown finding is: planning refuses it.
+fn order_blocks(root: &At, drafts: &mut [Draft]) -> Result<(), IntakeError> {
+    let texts = |at: &At, key: &str| -> Result<Vec<String>, IntakeError> {
+        let items = at.items(key)?.unwrap_or_default();
+        Ok(items.iter().filter_map(|item| item.value.as_str()).map(text::title).collect())
+    };
+    let mut blocks: BTreeMap<String, (Vec<String>, Vec<String>)> = BTreeMap::new();
+    for block in root.items("work_blocks")?.unwrap_or_default() {
+        let block = block.expect_object()?;
+        let Some(id) = block.get("id").map(|id| text::title(&prose(id.value))) else { continue };
+        let entry = blocks.entry(id).or_default();
+        entry.0.extend(texts(&block, "finding_ids")?);
+        entry.1.extend(texts(&block, "depends_on")?);
+    }
+    let reported: BTreeSet<String> =
+        drafts.iter().filter_map(|draft| draft.finding.source_id.clone()).collect();
+    for (findings, waits_for) in blocks.values().filter(|(_, waits_for)| !waits_for.is_empty()) {
+        let mut before: BTreeSet<&String> = BTreeSet::new();
+        for block in waits_for {
+            match blocks.get(block) {
+                // What is not in the report any more is not waited for.
+                Some((others, _)) => before.extend(others.iter().filter(|o| reported.contains(*o))),
+                None => {
+                    before.insert(block);
+                }
+            }
+        }
+        for draft in drafts.iter_mut() {
+            let finding = &mut draft.finding;
+            if !finding.source_id.as_ref().is_some_and(|id| findings.contains(id)) {
+                continue;
+            }
+            let waits = finding
+                .extra
+                .entry(Finding::DEPENDS_ON.to_owned())
+                .or_insert_with(|| Value::Array(Vec::new()));
+            if let Value::Array(waits) = waits {
+                let own = finding.source_id.as_ref();
+                let new = before.iter().filter(|id| Some(**id) != own);
+                waits.extend(new.map(|id| Value::from(id.as_str())));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// `audit-tools/audit-findings/v1`, `.../v1alpha1`, without the prefix, and suffixed variants of

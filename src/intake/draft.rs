@@ -47,6 +47,9 @@ pub(super) fn settle(drafts: Vec<Draft>, ctx: &IntakeContext) -> Result<Vec<Find
                     Located::Guess(path) if !related => path,
                     Located::Guess(_) | Located::Outside => continue,
                 };
+                if (ctx.lookup)(path.as_str()) == PathKind::Elsewhere {
+                    continue;
+                }
                 let place = Place {
                     path,
                     line: spot.line,
@@ -83,7 +86,12 @@ fn reason(finding: &Finding, names_a_file: bool, ctx: &IntakeContext) -> Option<
     if finding.places.is_empty() {
         return Some(if names_a_file { DropReason::OutsideCheckout } else { DropReason::NoPlace });
     }
-    finding.places.iter().all(|p| is_binary(&p.path, ctx)).then_some(DropReason::Binary)
+    let all = |kind: &dyn Fn(&RepoPath) -> bool| finding.places.iter().all(|p| kind(&p.path));
+    let untracked = |path: &RepoPath| (ctx.lookup)(path.as_str()) == PathKind::Untracked;
+    if all(&untracked) && !finding.extra.contains_key(Finding::CREATES_FILES) {
+        return Some(DropReason::Untracked);
+    }
+    all(&|path| is_binary(path, ctx)).then_some(DropReason::Binary)
 }
 
 /// The checkout knows; where it has no such file its name tells.
@@ -96,8 +104,8 @@ fn is_binary(path: &RepoPath, ctx: &IntakeContext) -> bool {
     ];
     match (ctx.lookup)(path.as_str()) {
         PathKind::Binary => true,
-        PathKind::File | PathKind::Folder => false,
-        PathKind::Missing => path
+        PathKind::File | PathKind::Folder | PathKind::Elsewhere => false,
+        PathKind::Missing | PathKind::Untracked => path
             .as_str()
             .rsplit_once('.')
             .is_some_and(|(_, ext)| BINARY.contains(&ext.to_ascii_lowercase().as_str())),

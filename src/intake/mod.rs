@@ -30,6 +30,10 @@ pub enum PathKind {
     Missing,
     /// A file that is not text.
     Binary,
+    /// A file that lies there without being tracked: no change of it could be proposed.
+    Untracked,
+    /// A link that leads out of the checkout.
+    Elsewhere,
 }
 
 /// What reading needs to know of the world.

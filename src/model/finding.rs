@@ -91,6 +91,8 @@ pub enum DropReason {
     Binary,
     /// Its file does not exist in the checkout.
     Missing,
+    /// Its file lies in the checkout, but git does not track it.
+    Untracked,
     /// Its path is protected by policy and needs a person (`.github/**`, CODEOWNERS, ...).
     Protected,
     /// Below the configured severity, or excluded by a configured filter.

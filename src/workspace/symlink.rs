@@ -61,6 +61,14 @@ pub(super) fn resolve(
     Ok(Target::Inside)
 }
 
+/// Does the link at `path`, whose content is the blob `id`, lead out of the tree?
+///
+/// # Errors
+/// When the store can't be read.
+pub fn leads_outside(repo: &Repo, tree: Oid, path: &[u8], id: Oid) -> Result<bool, GitError> {
+    Ok(resolve(repo, tree, path, &repo.blob(id)?)? == Target::Outside)
+}
+
 fn components(path: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     path.split(|b| *b == b'/').map(<[u8]>::to_vec)
 }

@@ -77,12 +77,20 @@ impl Checkout {
             return PathKind::Folder;
         }
         if !self.names.contains(path) {
-            return PathKind::Missing;
+            let there = RepoPath::new(path)
+                .is_ok_and(|p| self.root.join(p.as_str()).symlink_metadata().is_ok());
+            return if there { PathKind::Untracked } else { PathKind::Missing };
         }
         if let Some(kind) = self.kinds.borrow().get(path) {
             return *kind;
         }
-        let kind = if self.is_binary(path) { PathKind::Binary } else { PathKind::File };
+        let kind = if self.leads_outside(path) {
+            PathKind::Elsewhere
+        } else if self.is_binary(path) {
+            PathKind::Binary
+        } else {
+            PathKind::File
+        };
         self.kinds.borrow_mut().insert(path.to_owned(), kind);
         kind
     }
@@ -92,6 +100,16 @@ impl Checkout {
         let file = self.root.join(path);
         let plain = file.symlink_metadata().is_ok_and(|meta| meta.is_file());
         if plain { std::fs::File::open(file).ok() } else { None }
+    }
+
+    /// A link that leads out of the checkout, into `.git`, or nowhere.
+    fn leads_outside(&self, path: &str) -> bool {
+        let file = self.root.join(path);
+        let link = file.symlink_metadata().is_ok_and(|meta| meta.is_symlink());
+        let git = self.root.join(".git");
+        link && !file
+            .canonicalize()
+            .is_ok_and(|end| end.starts_with(&self.root) && !end.starts_with(&git))
     }
 
     fn is_binary(&self, path: &str) -> bool {

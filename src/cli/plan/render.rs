@@ -70,6 +70,7 @@ fn reason(reason: &DropReason) -> &'static str {
         DropReason::DuplicateOf(_) => "duplicate-of",
         DropReason::Binary => "binary",
         DropReason::Missing => "missing",
+        DropReason::Untracked => "untracked",
         DropReason::Protected => "protected",
         DropReason::Filtered => "filtered",
         DropReason::NotAProblem => "not-a-problem",
