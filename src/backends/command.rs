@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::io::{ErrorKind, Read as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -125,12 +125,15 @@ impl CommandWorker {
         let finish = Finish::File(result_file.clone());
         let prompt = prompt::render(attempt, &finish).single();
         std::fs::create_dir_all(attempt.home.join("tmp"))?;
-        std::fs::write(&files.prompt, &prompt)?;
-        // A result of an earlier turn must not count for this one.
-        match std::fs::remove_file(&files.result) {
-            Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
-            _ => {}
+        // A result of an earlier turn must not count for this one, and a link that the worker left
+        // in the place of a file must not lead us elsewhere.
+        for file in [&files.prompt, &files.result] {
+            match std::fs::remove_file(file) {
+                Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
+                _ => {}
+            }
         }
+        std::fs::File::create_new(&files.prompt)?.write_all(prompt.as_bytes())?;
         let mut spec = Spec::new(argv, &attempt.workdir);
         spec.env = process::base_env(&attempt.home, &search_path());
         let own = [
@@ -154,7 +157,7 @@ impl CommandWorker {
         }
         spec.deadline = attempt.deadline;
         spec.output_cap = OUTPUT_CAP;
-        spec.walls = self.settings.walls.clone();
+        spec.walls = self.settings.walls.around(&[&attempt.workdir, &attempt.home]);
         let folders = vec![attempt.workdir.clone(), attempt.home.clone()];
         spec.disk = self.settings.disk_growth.map(|growth| DiskWatch { folders, growth });
         spec.cancel = attempt.cancel.clone();
@@ -176,6 +179,12 @@ impl CommandWorker {
             }
             Status::OverDisk => {
                 return of(Outcome::Error, format!("`{command}` wrote more than its disk cap"));
+            }
+            Status::OverMemory => {
+                return of(Outcome::Error, format!("`{command}` used more than its memory"));
+            }
+            Status::OverTasks => {
+                return of(Outcome::Error, format!("`{command}` started too many processes"));
             }
             Status::Exited(_) | Status::Signalled(_) => {}
         }

@@ -10,7 +10,7 @@ use super::Worker;
 use super::command::{CommandKind, CommandSettings, CommandWorker};
 use super::gateway::Upstream;
 use super::openai::{Dialect, EndpointError, OpenAiSettings, OpenAiWorker, VerifyRunner};
-use crate::config::{HeaderValue, PoolConfig, ToolMode};
+use crate::config::{HeaderValue, PoolConfig, PoolNetwork, ToolMode};
 use crate::model::{PoolId, Provider};
 use crate::process::Walls;
 
@@ -128,7 +128,10 @@ fn command(
     if let Some(backend) = &pool.backend {
         settings.backend.clone_from(backend);
     }
-    settings.walls = around.walls.clone();
+    settings.walls = around.walls.naming(&pool.command);
+    if pool.network == PoolNetwork::None {
+        settings.walls = settings.walls.connecting(Some(Vec::new()));
+    }
     settings.disk_growth = around.disk_growth;
     Ok(Arc::new(CommandWorker::new(settings)))
 }

@@ -215,6 +215,7 @@ pub(super) fn check(config: &Config, file: &str, text: &str) -> Vec<ConfigError>
         config.policy.max_worker_disk_bytes,
         "write a size in bytes",
     );
+    sandbox(&mut c, config);
     people(&mut c, config);
     state(&mut c, config);
     c.errors
@@ -346,6 +347,25 @@ fn verify(c: &mut Checker<'_>, config: &Config) {
             "say why nodes without a verify command are fine, or remove it",
         );
     }
+}
+
+fn sandbox(c: &mut Checker<'_>, config: &Config) {
+    let (at, it) = (at!["sandbox"], &config.sandbox);
+    for (key, list) in [("read", &it.read), ("write", &it.write)] {
+        for (nth, path) in list.iter().enumerate() {
+            let at = at.key(key).index(nth);
+            let known = path.starts_with('/') || path.starts_with("~/");
+            if !known || path.contains('\0') || path.split('/').any(|part| part == "..") {
+                c.error(
+                    &at,
+                    format!("{at} is no absolute path"),
+                    "write a path that begins with `/` or `~/`, without `..`",
+                );
+            }
+        }
+    }
+    c.positive(&at.key("memory-bytes"), it.memory_bytes, "write a size in bytes");
+    c.positive(&at.key("processes"), it.processes, "write how many processes may run");
 }
 
 fn people(c: &mut Checker<'_>, config: &Config) {

@@ -11,6 +11,7 @@ mod locate;
 mod models;
 mod placeholder;
 mod pool;
+mod sandbox;
 mod scalar;
 mod schema;
 mod secret;
@@ -26,6 +27,7 @@ pub use load::MAX_CONFIG_BYTES;
 pub use models::{KnownModel, known_model};
 pub use placeholder::fill;
 pub use pool::{HeaderValue, PoolConfig, ToolMode};
+pub use sandbox::{PoolNetwork, Sandbox, SandboxMode};
 pub use scalar::{Dial, HumanDuration};
 pub use schema::{DRAFT, config_schema};
 pub use sections::{
@@ -70,6 +72,9 @@ pub struct Config {
     /// What a change may touch.
     #[serde(default)]
     pub policy: Policy,
+    /// What workers and checks may reach.
+    #[serde(default)]
+    pub sandbox: Sandbox,
     /// How accepted nodes become pull requests.
     #[serde(default)]
     pub pull_requests: PullRequests,
@@ -109,6 +114,7 @@ impl Config {
             dispatch: Dispatch::default(),
             verify: Verify::default(),
             policy: Policy::default(),
+            sandbox: Sandbox::default(),
             pull_requests: PullRequests::default(),
             pauses: Pauses::default(),
             commands: Commands::default(),

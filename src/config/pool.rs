@@ -9,7 +9,7 @@ use serde::de::{self, Deserializer, MapAccess, Visitor, value::MapAccessDeserial
 use serde::{Deserialize, Serialize, Serializer};
 use url::Url;
 
-use super::{HumanDuration, known_model};
+use super::{HumanDuration, PoolNetwork, known_model};
 use crate::model::{Limits, MeterKey, Pool, PoolId, Provider, Tier};
 
 /// Context window in tokens where neither the configuration nor the table says one.
@@ -67,6 +67,9 @@ pub struct PoolConfig {
     /// Names of further environment variables that the worker may see.
     #[serde(default)]
     pub env: Vec<String>,
+    /// Where the worker's program may connect to.
+    #[serde(default)]
+    pub network: PoolNetwork,
     /// How long one attempt may take; `dispatch.attempt-timeout` where absent.
     #[serde(default)]
     pub timeout: Option<HumanDuration>,
@@ -182,6 +185,7 @@ impl PoolConfig {
             cost_per_mtok: None,
             command: Vec::new(),
             env: Vec::new(),
+            network: PoolNetwork::Any,
             timeout: None,
             tools: ToolMode::Auto,
             headers: BTreeMap::new(),

@@ -230,11 +230,13 @@ pub struct Verify {
     pub waive: Option<String>,
     /// Run a failed command once more, and record it as flaky when it then passes.
     pub flaky_retry: bool,
+    /// May the commands, and re-checks, connect to anything by TCP, this machine included?
+    pub network: bool,
 }
 
 impl Default for Verify {
     fn default() -> Self {
-        Self { commands: Vec::new(), detect: true, waive: None, flaky_retry: true }
+        Self { commands: Vec::new(), detect: true, waive: None, flaky_retry: true, network: false }
     }
 }
 

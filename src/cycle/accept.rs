@@ -445,6 +445,8 @@ fn how(status: Status) -> String {
         Status::TimedOut => "stopped at its deadline".to_owned(),
         Status::Cancelled => "cancelled".to_owned(),
         Status::OverDisk => "stopped because it filled the disk".to_owned(),
+        Status::OverMemory => "stopped because it used too much memory".to_owned(),
+        Status::OverTasks => "stopped because it started too many processes".to_owned(),
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
+use super::walls::AllWalls;
 use super::{Clock, Journal};
 use crate::backends::Worker;
 use crate::config::Config;
@@ -69,6 +70,8 @@ pub struct Cycle {
     pub forge: Arc<dyn Forge>,
     /// The eligible pools.
     pub pools: BTreeMap<PoolId, ReadyPool>,
+    /// Around everything that is started.
+    pub(super) walls: AllWalls,
     /// Proofs by tool.
     pub rechecks: Vec<Recheck>,
     /// Where homes and scratch files go.

@@ -9,9 +9,11 @@ use super::CycleError;
 use super::next_step::surroundings;
 use super::pools::{self, Env, PoolSet, launcher};
 use super::setup::{self, Options};
-use crate::config::{Config, PoolConfig};
+use super::walls::{self, AllWalls};
+use crate::config::{Config, PoolConfig, SandboxMode};
 use crate::git;
 use crate::model::Provider;
+use crate::process::Layer;
 use crate::scheduling::pools::{Dropped, Reach};
 
 /// How one thing is.
@@ -92,7 +94,42 @@ pub fn machine() -> Vec<Check> {
             format!("install git {major}.{minor} or newer and put it on PATH"),
         ),
     };
-    vec![git, limits(), modules()]
+    vec![git, limits()]
+}
+
+/// The sandbox as the kernel alone decides it.
+#[must_use]
+pub fn kernel(config: &Config) -> Vec<Check> {
+    sandbox(config, &walls::kernel(config))
+}
+
+/// What keeps workers and checks in their place here; `layers` as a cycle found them, else what the
+/// kernel says.
+fn sandbox(config: &Config, layers: &[Layer]) -> Vec<Check> {
+    if config.sandbox.mode == SandboxMode::Off {
+        return vec![Check::warning(
+            "sandbox",
+            "",
+            "it is off: workers and checks can do what the user can",
+            "set `sandbox: {mode: best-effort}`, unless the machine is a sandbox itself",
+        )];
+    }
+    let required = config.sandbox.mode == SandboxMode::Required;
+    let check = |layer: &Layer| {
+        if layer.held || !walls::wanted(layer, config) {
+            return Check::ok("sandbox", layer.name, &layer.detail);
+        }
+        let remedy = match layer.name {
+            "users" => "open what is named for other users, or leave it: the other layers hold",
+            _ => "run on a newer kernel; docs/sandbox.md says what each layer is for",
+        };
+        if required && walls::is_needed(layer) {
+            Check::failure("sandbox", layer.name, &layer.detail, remedy)
+        } else {
+            Check::warning("sandbox", layer.name, &layer.detail, remedy)
+        }
+    };
+    layers.iter().map(check).collect()
 }
 
 fn limits() -> Check {
@@ -100,7 +137,8 @@ fn limits() -> Check {
         Ok(_) => Check::ok(
             "sandbox",
             "limits",
-            "programs of workers get kernel limits (file size, and growth of their folders)",
+            "programs of workers and checks are limited in files, memory, processes and disk, and end \
+             with this program however it ends",
         ),
         Err(error) => Check::warning(
             "sandbox",
@@ -109,18 +147,6 @@ fn limits() -> Check {
             "start overhaul from a file that stays in place",
         ),
     }
-}
-
-/// Best effort: which security modules the kernel has.
-fn modules() -> Check {
-    let list = std::fs::read_to_string("/sys/kernel/security/lsm").unwrap_or_default();
-    let detail = if list.split(',').any(|m| m.trim() == "landlock") {
-        "the kernel has Landlock; this version does not use it: workers are kept in their worktree \
-         by the check of the final tree"
-    } else {
-        "Landlock is not seen; workers are kept in their worktree by the check of the final tree"
-    };
-    Check::ok("sandbox", "landlock", detail)
 }
 
 /// What the configuration asks of this machine: pools and verify commands.
@@ -138,7 +164,14 @@ pub async fn configured(config: &Config, repo: &Path, env: &Env) -> Vec<Check> {
     checks.extend(config.warnings().iter().map(|warning| {
         Check::warning("configuration", "", warning.to_string(), "see `overhaul validate`")
     }));
-    match pools::build(config, None, jiff::Timestamp::UNIX_EPOCH, env, &surroundings(config)).await
+    match pools::build(
+        config,
+        None,
+        jiff::Timestamp::UNIX_EPOCH,
+        env,
+        &surroundings(config, &AllWalls::default()),
+    )
+    .await
     {
         Ok(set) => checks.extend(pool_checks(config, &set)),
         Err(error) => checks.push(of_error("pool", error)),
@@ -229,9 +262,14 @@ fn remedy(why: &Dropped, settings: Option<&PoolConfig>) -> String {
 
 /// Where the work goes: remote, base branch, state store, forge.
 pub async fn places(options: Options) -> Vec<Check> {
+    let config = options.config.clone();
     let parts = match setup::prepare(options).await {
         Ok(parts) => parts,
-        Err(error) => return vec![of_error("remote", error)],
+        Err(error) => {
+            let mut checks = kernel(&config);
+            checks.push(of_error("remote", error));
+            return checks;
+        }
     };
     let commit = parts.base.commit.to_string();
     let mut checks = vec![Check::ok(
@@ -243,6 +281,7 @@ pub async fn places(options: Options) -> Vec<Check> {
             commit.get(..12).unwrap_or("")
         ),
     )];
+    checks.extend(sandbox(&config, &parts.walls.layers));
     let store = parts.store.clone();
     let name = store.name();
     let runs = tokio::task::spawn_blocking(move || store.runs().map_err(|e| e.to_string())).await;

@@ -32,6 +32,7 @@ mod status;
 mod steer;
 mod take_in;
 mod view;
+mod walls;
 mod work;
 
 pub use artifacts::JobArtifacts;
@@ -43,7 +44,7 @@ pub use error::CycleError;
 pub use grant::{Grant, GrantOptions, GrantedNode, MAX_NODES, grant};
 pub use journal::{Journal, JournalError, Written};
 pub use next_step::{CycleReport, FailedNode, Status, next_step};
-pub use open::{Given, package_scripts, policy};
+pub use open::{Given, package_scripts, plan_for, policy, read_file};
 pub use pools::{Env, PoolSet};
 pub use setup::{Options, Place, Woken, default_work_root};
 pub use status::{NodeStatus, PoolStatus, RunStatus, run_status};

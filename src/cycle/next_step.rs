@@ -13,6 +13,7 @@ use super::open::Chosen;
 use super::pools::{self, PoolSet};
 use super::setup::{Options, Parts};
 use super::take_in::TakenIn;
+use super::walls::AllWalls;
 use super::{
     CycleError, close, drive, grant, inbox, land, open, pause, proceed, reconcile, setup, show,
     view,
@@ -22,7 +23,6 @@ use crate::backends::openai::ProcessVerify;
 use crate::config::Config;
 use crate::ledger::{EventKind, NodeState, PauseCause};
 use crate::model::{GrantId, NodeId, RunId};
-use crate::process::Walls;
 
 /// How the run stands after the cycle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -233,7 +233,7 @@ pub(super) async fn begin(
     let set = match job {
         Job::HandOut | Job::TakeIn(_) => pools::declared(&parts.config, Some(&run_state), now)?,
         Job::Whole => {
-            let around = surroundings(&parts.config);
+            let around = surroundings(&parts.config, &parts.walls);
             pools::build(&parts.config, Some(&run_state), now, &*parts.options.env, &around).await?
         }
     };
@@ -259,8 +259,10 @@ async fn dry_run(parts: &Parts, chosen: Chosen) -> Result<CycleReport, CycleErro
             report.status = Status::Progress;
             let (nodes, findings) = (new.plan.nodes.len(), new.plan.coverage.total);
             report.message = format!(
-                "dry run: would open run {} with {nodes} nodes for {findings} findings",
-                new.id
+                "dry run: would open run {} with {} for {}",
+                new.id,
+                self::nodes(nodes),
+                counted(findings, "finding")
             );
             report.nodes.insert("planned".to_owned(), nodes);
         }
@@ -304,19 +306,12 @@ fn too_early(parts: &Parts, journal: &super::Journal) -> Option<CycleReport> {
     Some(report)
 }
 
-/// Largest single file that a worker may write, bytes.
-const WORKER_FILE: u64 = 1 << 30;
-
 /// The walls of workers and of the checks that they ask for.
-pub(super) fn surroundings(config: &Config) -> Surroundings {
-    let walls = Walls {
-        helper: std::env::current_exe().ok(),
-        file_size: Some(WORKER_FILE),
-        ..Walls::default()
-    };
+pub(super) fn surroundings(config: &Config, walls: &AllWalls) -> Surroundings {
+    let checks = ProcessVerify { walls: walls.checks.clone(), ..ProcessVerify::default() };
     Surroundings {
-        verify: Some(Arc::new(ProcessVerify { walls: walls.clone(), ..ProcessVerify::default() })),
-        walls,
+        verify: Some(Arc::new(checks)),
+        walls: walls.workers.clone(),
         disk_growth: Some(config.policy.max_worker_disk_bytes),
     }
 }
@@ -454,7 +449,7 @@ fn status(
         let message = if failed == 0 {
             "every node is final; the run is closed".to_owned()
         } else {
-            format!("the run is closed; {failed} of {} nodes failed", states.len())
+            format!("the run is closed; {failed} of {} failed", nodes(states.len()))
         };
         return (Status::Complete, message);
     }
@@ -468,20 +463,43 @@ fn status(
     }
     let claimed = count(&[NodeState::Claimed, NodeState::Working]);
     if claimed > 0 {
-        return (Status::Waiting, format!("{claimed} nodes are at work in other jobs"));
+        return (Status::Waiting, format!("{} at work in other jobs", are(claimed, "node")));
     }
     let open = count(&[NodeState::Ready, NodeState::Waiting]);
     if open > 0 {
-        return (Status::Progress, format!("{open} nodes are left"));
+        return (Status::Progress, format!("{} left", are(open, "node")));
     }
     let review = count(&[NodeState::InReview]);
     let accepted = count(&[NodeState::Accepted]);
     if accepted > 0 {
         let message = format!(
-            "{review} pull requests wait for people; {accepted} accepted nodes wait for theirs to be \
-             opened"
+            "{}; {} for theirs to be opened",
+            reviews(review),
+            verb(accepted, "accepted node", "waits", "wait")
         );
         return (Status::Progress, message);
     }
-    (Status::Waiting, format!("{review} pull requests wait for people"))
+    (Status::Waiting, reviews(review))
+}
+
+fn reviews(count: usize) -> String {
+    format!("{} for people", verb(count, "pull request", "waits", "wait"))
+}
+
+fn nodes(count: usize) -> String {
+    counted(count, "node")
+}
+
+fn are(count: usize, what: &str) -> String {
+    verb(count, what, "is", "are")
+}
+
+/// `1 node waits`, `2 nodes wait`.
+fn verb(count: usize, what: &str, one: &str, many: &str) -> String {
+    format!("{} {}", counted(count, what), if count == 1 { one } else { many })
+}
+
+/// `1 node`, `2 nodes`.
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }

@@ -88,7 +88,7 @@ pub(super) async fn observe(
             env: check_env(slot),
             deadline: DEADLINE,
             output_cap: REPORT_CAP,
-            walls: crate::process::Walls::default(),
+            walls: cycle.walls.checks.clone(),
             cancel: cycle.cancel.clone(),
         };
         let argv = recheck.argv.join(" ");

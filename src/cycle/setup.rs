@@ -13,6 +13,7 @@ use super::context::{BaseHead, Cycle, ReadyPool, Recheck};
 use super::error::blocking;
 use super::open::Given;
 use super::pools::Env;
+use super::walls::{self, AllWalls};
 use super::{Clock, CycleError, Journal, holder, names};
 use crate::config::{Config, StateStore};
 use crate::forge::Forge;
@@ -99,6 +100,7 @@ pub(super) struct Parts {
     pub remote: Remote,
     pub base: BaseHead,
     pub scratch: TempDir,
+    pub walls: AllWalls,
     pub deadline: Timestamp,
 }
 
@@ -107,6 +109,7 @@ pub(super) async fn prepare(options: Options) -> Result<Parts, CycleError> {
     let config = options.config.clone();
     refuse_unsupported(&config)?;
     check_places(&options)?;
+    walls::check_required(&config)?;
     let (root, repo) = (options.work_root.clone(), options.repo.clone());
     let (given_remote, base) = (options.remote.clone(), config.base.clone());
     let (workspace, remote, base) = blocking(move || {
@@ -161,6 +164,12 @@ pub(super) async fn prepare(options: Options) -> Result<Parts, CycleError> {
         .tempdir_in(&options.work_root)
         .map_err(|e| CycleError::io("cannot make a scratch folder", e))?;
     let deadline = deadline(&options, clock.now());
+    let mut closed = vec![options.repo.clone(), options.work_root.clone()];
+    if let Place::Local(folder) = &options.place {
+        closed.push(folder.clone());
+    }
+    let mut walls = walls::of(&config, &*options.env, &closed, &workspace.readable_by_workers());
+    walls.separate_users(&workspace);
     let cycle_id = CycleId::new(format!("c-{:016x}", fastrand::u64(..)))
         .map_err(|e| CycleError::Internal(e.to_string()))?;
     Ok(Parts {
@@ -174,6 +183,7 @@ pub(super) async fn prepare(options: Options) -> Result<Parts, CycleError> {
         remote,
         base,
         scratch,
+        walls,
         deadline,
     })
 }
@@ -336,12 +346,14 @@ impl Parts {
                 self.workspace.clone(),
                 VerifySettings {
                     retry: self.config.verify.flaky_retry,
+                    walls: self.walls.checks.clone(),
                     ..VerifySettings::default()
                 },
             )?,
             workspace: self.workspace.clone(),
             forge: self.forge.clone(),
             pools,
+            walls: self.walls.clone(),
             rechecks,
             scratch: self.scratch.path().to_path_buf(),
             env: self.options.env.clone(),

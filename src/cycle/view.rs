@@ -44,6 +44,11 @@ pub(super) fn run(cycle: &Cycle, set: &PoolSet, status: Status) -> RunView {
         budget_usd: budget,
         friction: run.friction.clone(),
         ceilings: ceilings(cycle, &run),
+        sandbox_missing: cycle
+            .walls
+            .missing(&cycle.config)
+            .map(|layer| (layer.name.to_owned(), layer.detail.clone()))
+            .collect(),
         timeline: Vec::new(),
     }
 }

@@ -156,7 +156,7 @@ async fn begin(
     let mut set = pools::declared(&parts.config, None, parts.clock.now())?;
     if drives {
         // Only the pool of this claim is asked for: this job may hold no other's key.
-        let around = next_step::surroundings(&parts.config);
+        let around = next_step::surroundings(&parts.config, &parts.walls);
         let only = pools::one(&parts.config, &claim.pool, &*parts.options.env, &around).await;
         if let Some(ready) = only {
             set.ready.insert(claim.pool.clone(), ready);

@@ -1,11 +1,15 @@
 //! Finding and killing everything that a child started.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
+
+use super::table;
+use super::warden::END_ALL;
 
 /// The variable that marks every process of one child: it is inherited across `setsid` and any
 /// number of forks.
@@ -14,9 +18,15 @@ pub(super) const MARKER: &str = "OVERHAUL_PROCESS";
 /// How often a sweep looks again: a fork in flight shows up in the next round.
 const ROUNDS: usize = 20;
 
+/// How long a warden gets to end what it watches.
+const WARDEN_GRACE: Duration = Duration::from_secs(10);
+
 /// Kills the child's whole family when dropped, unless it is known to be gone.
 pub(super) struct Family {
-    group: Pid,
+    /// The child, which leads a group of its own.
+    leader: Pid,
+    /// Is the child a warden, which ends its family itself when asked?
+    warden: bool,
     marker: Vec<u8>,
     /// Processes that were seen below the leader, with their start times against reuse of ids.
     known: BTreeMap<i32, u64>,
@@ -24,31 +34,46 @@ pub(super) struct Family {
 }
 
 impl Family {
-    pub(super) fn new(leader: u32, marker: &str) -> Self {
+    pub(super) fn new(leader: u32, warden: bool, marker: &str) -> Self {
         Self {
-            group: Pid::from_raw(i32::try_from(leader).unwrap_or(i32::MAX)),
+            leader: Pid::from_raw(i32::try_from(leader).unwrap_or(i32::MAX)),
+            warden,
             marker: format!("{MARKER}={marker}").into_bytes(),
             known: BTreeMap::new(),
             done: false,
         }
     }
 
-    /// Sends `signal` to the group, and to members that left it.
-    pub(super) fn signal(&mut self, signal: Signal) {
+    /// The child's id.
+    pub(super) fn leader(&self) -> i32 {
+        self.leader.as_raw()
+    }
+
+    /// Asks all of them to end: the group, and members that left it.
+    pub(super) fn ask(&mut self) {
         self.remember();
-        let _ = killpg(self.group, signal);
+        let _ = killpg(self.leader, Signal::SIGTERM);
         for pid in self.strays() {
-            let _ = kill(Pid::from_raw(pid), signal);
+            let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
         }
     }
 
-    /// Kills all that is left, until nothing is; tells whether anything was.
-    pub(super) fn sweep(&mut self) -> bool {
-        let mut found = false;
+    /// Ends the leader; a warden ends all that it watches first.
+    pub(super) fn end(&mut self) {
+        self.remember();
+        if self.warden {
+            let _ = kill(self.leader, END_ALL);
+        } else {
+            let _ = killpg(self.leader, Signal::SIGKILL);
+        }
+    }
+
+    /// Kills all that is left, until nothing is.
+    pub(super) fn sweep(&mut self) {
         for round in 0..ROUNDS {
             let group = self.group_alive();
             if group {
-                let _ = killpg(self.group, Signal::SIGKILL);
+                let _ = killpg(self.leader, Signal::SIGKILL);
             }
             let strays = self.strays();
             for pid in &strays {
@@ -59,31 +84,15 @@ impl Family {
             if !group && strays.is_empty() {
                 break;
             }
-            found = true;
             std::thread::sleep(Duration::from_millis(1 << round.min(4)));
         }
         self.done = true;
-        found
     }
 
     /// Notes who descends from the leader, while the ancestry still shows.
-    pub(super) fn remember(&mut self) {
-        let all = processes();
-        let mut family: BTreeSet<i32> = BTreeSet::from([self.group.as_raw()]);
-        loop {
-            let before = family.len();
-            family.extend(
-                all.iter()
-                    .filter(|(_, p)| family.contains(&p.parent))
-                    .map(|(id, _)| *id)
-                    .collect::<Vec<_>>(),
-            );
-            if family.len() == before {
-                break;
-            }
-        }
-        family.remove(&self.group.as_raw());
-        for id in family {
+    fn remember(&mut self) {
+        let all = table::all();
+        for id in table::descendants(&all, self.leader.as_raw()) {
             if let Some(process) = all.get(&id) {
                 self.known.insert(id, process.started);
             }
@@ -92,18 +101,18 @@ impl Family {
 
     /// Does the group have a member that is no zombie?
     fn group_alive(&self) -> bool {
-        processes().values().any(|p| p.group == self.group.as_raw() && !p.zombie)
+        table::all().values().any(|p| p.group == self.leader.as_raw() && !p.zombie)
     }
 
     /// Living members by marker or by former ancestry, whatever their group.
     fn strays(&self) -> Vec<i32> {
         let me = i32::try_from(std::process::id()).unwrap_or(0);
-        processes()
+        table::all()
             .into_iter()
             .filter(|(id, process)| {
                 *id != me
                     && !process.zombie
-                    && *id != self.group.as_raw()
+                    && *id != self.leader.as_raw()
                     && (self.known.get(id) == Some(&process.started) || self.marked(*id))
             })
             .map(|(id, _)| id)
@@ -114,59 +123,46 @@ impl Family {
         std::fs::read(format!("/proc/{id}/environ"))
             .is_ok_and(|environ| environ.split(|b| *b == 0).any(|var| var == self.marker))
     }
+
+    fn leader_alive(&self) -> bool {
+        table::one(self.leader.as_raw()).is_some_and(|process| !process.zombie)
+    }
 }
 
 impl Drop for Family {
     fn drop(&mut self) {
-        if !self.done {
-            self.remember();
-            self.sweep();
+        if self.done {
+            return;
         }
+        self.end();
+        let mut waited = Duration::ZERO;
+        while self.warden && waited < WARDEN_GRACE && self.leader_alive() {
+            let step = Duration::from_millis(5);
+            std::thread::sleep(step);
+            waited += step;
+        }
+        self.sweep();
     }
 }
 
-struct Process {
-    parent: i32,
-    group: i32,
-    zombie: bool,
-    started: u64,
-}
-
-/// Every process that `/proc` shows.
-fn processes() -> BTreeMap<i32, Process> {
-    let Ok(entries) = std::fs::read_dir("/proc") else { return BTreeMap::new() };
-    entries
-        .flatten()
-        .filter_map(|entry| {
-            let id: i32 = entry.file_name().to_str()?.parse().ok()?;
-            let stat = std::fs::read(entry.path().join("stat")).ok()?;
-            Some((id, parse_stat(&stat)?))
-        })
-        .collect()
-}
-
-/// proc(5): `pid (comm) state ppid pgrp ...`, start time is field 22; the name may hold anything.
-fn parse_stat(stat: &[u8]) -> Option<Process> {
-    let close = stat.iter().rposition(|b| *b == b')')?;
-    let rest = std::str::from_utf8(stat.get(close + 1..)?).ok()?;
-    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-    Some(Process {
-        zombie: matches!(*fields.first()?, "Z" | "X"),
-        parent: fields.get(1)?.parse().ok()?,
-        group: fields.get(2)?.parse().ok()?,
-        started: fields.get(19)?.parse().ok()?,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::parse_stat;
-
-    #[test]
-    fn names_with_brackets_and_spaces() {
-        let line = b"12 (a) b (c) S 1 12 12 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 777 1 2 3";
-        let process = parse_stat(line).unwrap();
-        assert_eq!((process.parent, process.group, process.zombie), (1, 12, false));
-        assert_eq!(process.started, 777);
+/// Ends every process of our user that still lives below `folder`, whose owner is dead; gives how
+/// many were killed.
+#[must_use]
+pub fn end_below(folder: &Path) -> usize {
+    let mut killed = std::collections::BTreeSet::new();
+    for round in 0..ROUNDS {
+        let living = table::living_below(folder);
+        if living.is_empty() {
+            break;
+        }
+        for (pid, started) in living {
+            // The id may have been given to another process since.
+            let same = table::one(pid).is_some_and(|now| now.started == started);
+            if same && kill(Pid::from_raw(pid), Signal::SIGKILL).is_ok() {
+                killed.insert((pid, started));
+            }
+        }
+        std::thread::sleep(Duration::from_millis(1 << round.min(4)));
     }
+    killed.len()
 }

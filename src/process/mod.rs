@@ -1,16 +1,22 @@
 //! Child processes with walls: own group killed whole, clean environment, deadlines, output caps.
 //!
-//! A child gets exactly the environment it is given. It leads a process group that is gone when
-//! [`run`] returns or its future is dropped. Processes that leave the group (`setsid`, a double
-//! fork) are found by a marker in their environment and by their ancestry, and are killed too.
-//! Output beyond the cap is dropped from its middle, never a failure.
+//! A child gets exactly the environment it is given. All that it starts is gone when [`run`]
+//! returns, when its future is dropped, and when this process dies: a warden between us and the
+//! child adopts and ends whatever leaves the process group. Should the warden itself be killed, its
+//! flock is found by a marker in the environment and by ancestry. Output beyond the cap is dropped
+//! from its middle, never a failure.
 
 mod capture;
 mod disk;
 mod group;
 mod init;
+mod reach;
 mod run;
+mod sandbox;
+mod table;
+mod users;
 mod walls;
+mod warden;
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -19,9 +25,13 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+pub use group::end_below;
 pub use init::{INIT_SUBCOMMAND, supervise};
+pub use reach::Reach;
 pub use run::run;
-pub use walls::{SANDBOX_SUBCOMMAND, Walls, enter};
+pub use sandbox::{Layer, layers};
+pub use users::{can_separate, hand_over};
+pub use walls::{SANDBOX_SUBCOMMAND, Sandbox, Walls, enter};
 
 /// What to run, and within which walls.
 #[derive(Debug, Clone)]
@@ -40,7 +50,7 @@ pub struct Spec {
     pub grace: Duration,
     /// Bytes kept of each stream; the rest is read and dropped.
     pub output_cap: usize,
-    /// Kernel limits.
+    /// What it must not do.
     pub walls: Walls,
     /// Stops the child when these folders together outgrow a cap.
     pub disk: Option<DiskWatch>,
@@ -92,6 +102,10 @@ pub enum Status {
     Cancelled,
     /// Over its disk cap, by us.
     OverDisk,
+    /// Over its memory, by us.
+    OverMemory,
+    /// Too many processes and threads, by us.
+    OverTasks,
 }
 
 impl Status {
@@ -132,8 +146,13 @@ pub struct Ended {
     pub stderr: Captured,
     /// Wall clock.
     pub elapsed: Duration,
-    /// Did it leave processes behind that we had to kill?
-    pub leftover_killed: bool,
+}
+
+/// Keeps other processes of the same user from reading this one's memory and environment, where the
+/// tokens are (`PR_SET_DUMPABLE`; root can read all the same, which is why children of root keep no
+/// capability).
+pub fn hide() {
+    let _ = nix::sys::prctl::set_dumpable(false);
 }
 
 /// A child that could not be started.

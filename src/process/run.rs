@@ -5,14 +5,13 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::Signal;
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 
 use super::capture::{HeadTail, read};
 use super::group::{Family, MARKER};
-use super::{Captured, DiskWatch, Ended, ProcessError, Spec, Status, disk};
+use super::{Captured, DiskWatch, Ended, ProcessError, Spec, Status, Walls, disk, table};
 
 /// How long output is still awaited after the child has ended: what it wrote is in the pipe, and
 /// only a process that it left behind can keep the pipe open.
@@ -20,6 +19,13 @@ const DRAIN: Duration = Duration::from_millis(250);
 
 /// How often the watched folders are measured.
 const DISK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// How often memory and tasks are counted: a loop that forks or allocates gets no further than the
+/// machine bears.
+const FAMILY_INTERVAL: Duration = Duration::from_millis(200);
+
+/// How long a warden gets to end its family, or the kernel to end a child.
+const END_GRACE: Duration = Duration::from_secs(10);
 
 /// Runs a child to its end, whatever ends it. When the future is dropped the child and all that it
 /// started are killed.
@@ -30,7 +36,8 @@ pub async fn run(spec: Spec) -> Result<Ended, ProcessError> {
     let started = Instant::now();
     let marker = format!("{:016x}", fastrand::u64(..));
     let mut child = start(&spec, &marker)?;
-    let mut family = Family::new(child.id().unwrap_or(u32::MAX), &marker);
+    let warden = spec.walls.helper.is_some();
+    let mut family = Family::new(child.id().unwrap_or(u32::MAX), warden, &marker);
 
     if let (Some(mut pipe), Some(bytes)) = (child.stdin.take(), spec.stdin) {
         tokio::spawn(async move {
@@ -46,15 +53,19 @@ pub async fn run(spec: Spec) -> Result<Ended, ProcessError> {
         () = tokio::time::sleep(spec.deadline) => Err(Status::TimedOut),
         () = spec.cancel.cancelled() => Err(Status::Cancelled),
         () = over_disk(spec.disk) => Err(Status::OverDisk),
+        over = over_family(&spec.walls, family.leader()) => Err(over),
     };
-    let (status, stopped) = match ended {
-        Ok(status) => (status.map_or(Status::Exited(-1), status_of), false),
+    let status = match ended {
+        Ok(status) => status.map_or(Status::Exited(-1), status_of),
         Err(status) => {
-            family.signal(Signal::SIGTERM);
-            let _ = tokio::time::timeout(spec.grace, child.wait()).await;
-            family.signal(Signal::SIGKILL);
-            let _ = tokio::time::timeout(Duration::from_secs(5), child.wait()).await;
-            (status, true)
+            // Who takes too much gets no time to take more.
+            if matches!(status, Status::TimedOut | Status::Cancelled) {
+                family.ask();
+                let _ = tokio::time::timeout(spec.grace, child.wait()).await;
+            }
+            family.end();
+            let _ = tokio::time::timeout(END_GRACE, child.wait()).await;
+            status
         }
     };
     // First the output, then the sweep: a healthy child has closed its streams by now.
@@ -63,20 +74,16 @@ pub async fn run(spec: Spec) -> Result<Ended, ProcessError> {
         stderr.ended().await;
     });
     let _ = quiet.await;
-    let (family, leftover) = tokio::task::spawn_blocking(move || {
+    let swept = tokio::task::spawn_blocking(move || {
         let mut family = family;
-        let leftover = family.sweep();
-        (family, leftover)
-    })
-    .await
-    .map_or((None, true), |(family, leftover)| (Some(family), leftover));
-    drop(family);
+        family.sweep();
+    });
+    let _ = swept.await;
     Ok(Ended {
         status,
         stdout: stdout.finish().await,
         stderr: stderr.finish().await,
         elapsed: started.elapsed(),
-        leftover_killed: leftover && !stopped,
     })
 }
 
@@ -130,6 +137,25 @@ async fn over_disk(watch: Option<DiskWatch>) {
         tokio::time::sleep(DISK_INTERVAL).await;
         if measure().await > cap {
             return;
+        }
+    }
+}
+
+/// Returns when the child and what it started use too much; never without a limit.
+async fn over_family(walls: &Walls, leader: i32) -> Status {
+    if walls.memory.is_none() && walls.tasks.is_none() {
+        return std::future::pending().await;
+    }
+    let over = |limit: Option<u64>, used: u64| limit.is_some_and(|limit| used > limit);
+    loop {
+        tokio::time::sleep(FAMILY_INTERVAL).await;
+        let weighed = tokio::task::spawn_blocking(move || table::weight(leader)).await;
+        let (tasks, bytes) = weighed.unwrap_or_default();
+        if over(walls.tasks, tasks) {
+            return Status::OverTasks;
+        }
+        if over(walls.memory, bytes) {
+            return Status::OverMemory;
         }
     }
 }

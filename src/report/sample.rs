@@ -122,6 +122,7 @@ pub(super) fn run() -> RunView {
             count: 2,
         }],
         ceilings: vec![Ceiling { what: "comments today".to_owned(), used: 3, limit: 20 }],
+        sandbox_missing: vec![("network".to_owned(), "TCP can't be held".to_owned())],
         timeline: vec![
             Moment { at: at("2026-11-30T13:37:04Z"), node: None, text: "cycle began".to_owned() },
             Moment {

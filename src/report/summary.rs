@@ -53,6 +53,9 @@ pub fn step_summary(view: &RunView) -> String {
         "entries",
         100,
     );
+    for (layer, what) in &view.sandbox_missing {
+        page.add(&format!("> [!WARNING]\n> Sandbox, `{layer}`: {}.\n\n", inline(what, 300)));
+    }
     page.add(&format!("Written at {}.\n", minute(view.now)));
     page.finish()
 }

@@ -40,6 +40,8 @@ pub struct RunView {
     pub friction: Vec<FrictionRecord>,
     /// Noise ceilings.
     pub ceilings: Vec<Ceiling>,
+    /// Layers of the sandbox that this machine lacks, with what that means.
+    pub sandbox_missing: Vec<(String, String)>,
     /// What this cycle did, oldest first.
     pub timeline: Vec<Moment>,
 }

@@ -39,5 +39,6 @@ pub use pool::Workspace;
 pub use proof::{Recheck, recheck};
 pub use scope::{Reason, ScopePolicy, Violation, check};
 pub use slot::Slot;
+pub use symlink::leads_outside;
 pub use take::{TakeLimits, Taken};
 pub use verify::{CheckResult, Verdict, Verified, Verifier, VerifySettings, toolchain_env};

@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::git::{self, Oid, Repo};
+use crate::process::end_below;
 
 use super::WorkspaceError;
 use super::fs::{make_dir, remove};
@@ -34,6 +35,8 @@ pub(super) struct Shared {
     /// Held as long as we live; the system lets go of it however we die.
     _lock: File,
     next: AtomicUsize,
+    /// Does each slot belong to a user of its own?
+    pub(super) separate: AtomicBool,
     free: Mutex<Vec<Place>>,
     /// The newest last.
     tracked: Mutex<VecDeque<(Oid, Arc<Tracked>)>>,
@@ -74,6 +77,7 @@ impl Workspace {
                 own,
                 _lock: lock,
                 next: AtomicUsize::new(0),
+                separate: AtomicBool::new(false),
                 free: Mutex::default(),
                 tracked: Mutex::default(),
             }),
@@ -99,6 +103,18 @@ impl Workspace {
         let lent =
             lent.map(|text| PathBuf::from(String::from_utf8_lossy(&text).trim_end().to_owned()));
         [self.shared.store.dir().join("objects")].into_iter().chain(lent.ok()).collect()
+    }
+
+    /// The folder of this process's slots.
+    #[must_use]
+    pub fn slots(&self) -> &Path {
+        &self.shared.own
+    }
+
+    /// From now on each slot is given to a user of its own when it is reset; see
+    /// [`crate::process::can_separate`].
+    pub fn separate_users(&self) {
+        self.shared.separate.store(true, Ordering::Relaxed);
     }
 
     /// The repository that lends its objects.
@@ -162,7 +178,7 @@ impl Shared {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let dir = self.own.join(number.to_string());
         make_dir(&dir.join("tree"))?;
-        Ok(Place { dir, shows: None })
+        Ok(Place { dir, number, shows: None })
     }
 
     /// A new place for one that can't be repaired; what is left of that is swept later.
@@ -220,7 +236,15 @@ fn sweep(slots: &Path) -> Result<(), WorkspaceError> {
             Ok(file) => matches!(file.try_lock(), Err(TryLockError::WouldBlock)),
             Err(_) => false,
         };
-        if !live && let Err(error) = remove(&folder) {
+        if live {
+            continue;
+        }
+        // What outlived its owner works on, and would write into what is removed now.
+        let ended = end_below(&folder);
+        if ended > 0 {
+            tracing::warn!(ended, slots = %folder.display(), "processes of a dead cycle were ended");
+        }
+        if let Err(error) = remove(&folder) {
             tracing::warn!(%error, "stale slots stay behind");
         }
     }

@@ -49,7 +49,7 @@ pub async fn recheck(slot: &Slot, it: &Recheck) -> Result<Ended, WorkspaceError>
     spec.env = it.env.clone();
     spec.deadline = it.deadline;
     spec.output_cap = it.output_cap;
-    spec.walls = it.walls.clone();
+    spec.walls = it.walls.naming(&it.argv).around(&[&slot.path(), &slot.home()]);
     spec.cancel = it.cancel.clone();
     Ok(run(spec).await?)
 }

@@ -2,8 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::git::{NO_CONVERSION, Oid};
+use crate::process::hand_over;
 
 use super::WorkspaceError;
 use super::fs::{make_dir, remove, write};
@@ -23,6 +25,8 @@ pub struct Slot {
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) dir: PathBuf,
+    /// Unlike that of any other slot of this process.
+    pub(super) number: usize,
     pub(super) shows: Option<Shown>,
 }
 
@@ -130,7 +134,13 @@ fn reset(shared: &Shared, place: &Place, shown: &Shown) -> Result<(), WorkspaceE
     let home = place.dir.join("home");
     remove(&home)?;
     make_dir(&home.join("tmp"))?;
-    disposable_git(shared, &tree.join(".git"), &index, shown.commit)
+    disposable_git(shared, &tree.join(".git"), &index, shown.commit)?;
+    if shared.separate.load(Ordering::Relaxed) {
+        for folder in [&tree, &home] {
+            hand_over(folder, place.number).map_err(|e| WorkspaceError::io(folder, e))?;
+        }
+    }
+    Ok(())
 }
 
 /// The repository that the worker sees. Nothing in it is read back.

@@ -164,7 +164,8 @@ impl Verifier {
         Ok(verified)
     }
 
-    /// Does the command pass on the base? Each (tree, command) is asked once, whoever asks.
+    /// Does the command pass on the base? Each (tree, command, environment) is asked once, whoever
+    /// asks.
     async fn base_passes(
         &self,
         base: Oid,
@@ -172,7 +173,8 @@ impl Verifier {
         cancel: &CancellationToken,
     ) -> Result<bool, WorkspaceError> {
         let tree = self.workspace.store().tree_of(base)?;
-        let mut parts: Vec<&[u8]> = vec![tree.as_bytes()];
+        let surroundings = self.surroundings();
+        let mut parts: Vec<&[u8]> = vec![tree.as_bytes(), &surroundings];
         parts.extend(command.argv.iter().map(String::as_bytes));
         let key = hex_digest(parts);
         let cell = {
@@ -196,6 +198,25 @@ impl Verifier {
         passes.await.copied()
     }
 
+    /// What else decides how a command ends: a base that failed without a tool, a variable or the
+    /// network says nothing about one that has them.
+    fn surroundings(&self) -> Vec<u8> {
+        let mut text = Vec::new();
+        for (name, value) in &self.settings.env {
+            text.extend_from_slice(name.as_encoded_bytes());
+            text.push(b'=');
+            text.extend_from_slice(value.as_encoded_bytes());
+            text.push(0);
+        }
+        // What may be read follows from the machine and the variables; the rest is configured.
+        let mut walls = self.settings.walls.clone();
+        if let Some(sandbox) = &mut walls.sandbox {
+            sandbox.read.clear();
+        }
+        text.extend_from_slice(format!("{walls:?}").as_bytes());
+        text
+    }
+
     /// A base that fails once must fail twice: a flaky base excuses nothing.
     async fn try_base(
         &self,
@@ -210,7 +231,10 @@ impl Verifier {
             if ended.status.success() {
                 return Ok(true);
             }
-            if matches!(ended.status, Status::TimedOut | Status::OverDisk) {
+            if matches!(
+                ended.status,
+                Status::TimedOut | Status::OverDisk | Status::OverMemory | Status::OverTasks
+            ) {
                 return Ok(false);
             }
         }
@@ -235,7 +259,7 @@ impl Verifier {
         spec.env.extend(settings.env.clone());
         spec.deadline = settings.deadline.min(Duration::from_secs(command.timeout_seconds.max(1)));
         spec.output_cap = settings.output_cap;
-        spec.walls = settings.walls.clone();
+        spec.walls = settings.walls.naming(&command.argv).around(&[&slot.path(), &slot.home()]);
         spec.disk =
             Some(DiskWatch { folders: vec![slot.path(), slot.home()], growth: settings.disk });
         spec.cancel = cancel.clone();

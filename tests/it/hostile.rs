@@ -13,7 +13,7 @@ const TAIL: &str = "*) echo X > \"$f\";;\nesac\n";
 
 /// One node a file; `cases` are the arms of the worker's `case` by file, `{world}` is the world's
 /// folder. `more` is further configuration.
-fn world(files: &[&str], cases: &str, verify: &str, more: &str) -> World {
+pub(super) fn world(files: &[&str], cases: &str, verify: &str, more: &str) -> World {
     let texts: Vec<(&str, &str)> = files.iter().map(|f| (*f, "start\n")).collect();
     let world = World::new(&texts);
     let cases = cases.replace("{world}", &world.dir.path().display().to_string());
@@ -39,24 +39,24 @@ fn dispatch(world: &World, lines: &str) {
 }
 
 /// The node that does the finding with this title.
-fn node(world: &World, file: &str) -> Value {
+pub(super) fn node(world: &World, file: &str) -> Value {
     let status = world.status();
     let title = format!("Fix {file}");
     let nodes = status["nodes"].as_array().unwrap().clone();
     nodes.into_iter().find(|n| n["title"] == *title).unwrap_or_else(|| panic!("{file}: {status}"))
 }
 
-fn branch_of(world: &World, file: &str) -> String {
+pub(super) fn branch_of(world: &World, file: &str) -> String {
     let run = world.status()["run-id"].as_str().unwrap().to_owned();
     format!("overhaul/{run}/{}", node(world, file)["id"].as_str().unwrap())
 }
 
-fn why(world: &World, file: &str) -> String {
+pub(super) fn why(world: &World, file: &str) -> String {
     node(world, file)["last-failure"].as_str().unwrap_or_default().to_owned()
 }
 
 /// Whether a process with this word in its command line lives.
-fn lives(word: &str) -> bool {
+pub(super) fn lives(word: &str) -> bool {
     let me = std::process::id().to_string();
     std::fs::read_dir("/proc").unwrap().flatten().any(|entry| {
         entry.file_name().to_string_lossy() != me
@@ -66,7 +66,7 @@ fn lives(word: &str) -> bool {
 }
 
 /// Starts a cycle and returns at once.
-fn start(world: &World, more: &[&str]) -> Child {
+pub(super) fn start(world: &World, more: &[&str]) -> Child {
     let places = world.places();
     let mut args = vec!["next-step", "--json"];
     args.extend(more);
@@ -75,7 +75,7 @@ fn start(world: &World, more: &[&str]) -> Child {
 }
 
 /// Waits until something is true; a test that waits a minute has failed.
-fn until(what: &str, mut is: impl FnMut() -> bool) {
+pub(super) fn until(what: &str, mut is: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is() {
         assert!(start.elapsed() < Duration::from_secs(60), "in vain: {what}");

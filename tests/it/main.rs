@@ -19,6 +19,8 @@ mod gateway;
 mod github_forge;
 mod github_run;
 mod hostile;
+mod hostile_input;
+mod hostile_walls;
 mod ledger;
 mod local_forge;
 mod next_step;

@@ -49,7 +49,7 @@ impl VerifyRunner for ProcessVerify {
         let mut spec = Spec::new(command.argv.iter().cloned(), &attempt.workdir);
         spec.env = process::base_env(&attempt.home, &search_path());
         spec.env.extend(self.env.iter().map(|(n, v)| (OsString::from(n), OsString::from(v))));
-        spec.walls = self.walls.clone();
+        spec.walls = self.walls.naming(&command.argv).around(&[&attempt.workdir, &attempt.home]);
         spec.deadline = Duration::from_secs(command.timeout_seconds);
         spec.output_cap = OUTPUT_CAP;
         spec.cancel = attempt.cancel.clone();

@@ -7,7 +7,7 @@ use url::Url;
 use super::Checker;
 use crate::config::locate::{Path, at};
 use crate::config::pool::provider_name;
-use crate::config::{Config, HeaderValue, PoolConfig, secret};
+use crate::config::{Config, HeaderValue, PoolConfig, PoolNetwork, secret};
 use crate::model::{PoolId, Provider};
 
 /// Placeholders of pool commands.
@@ -93,6 +93,14 @@ fn command(c: &mut Checker<'_>, at: &Path, pool: &PoolConfig, config: &Config, i
             &at.key("command"),
             "a host pool has no `command`",
             "remove it; the job with the matrix runs the worker",
+        );
+    }
+    let no_program = matches!(pool.provider, Provider::OpenaiCompatible | Provider::Host);
+    if no_program && pool.network != PoolNetwork::Any {
+        c.error(
+            &at.key("network"),
+            format!("a pool of `{name}` runs no program here whose network could be closed"),
+            "remove it; checks have no network unless `verify.network` says so",
         );
     }
     c.argv(&at.key("command"), &pool.command, PLACEHOLDERS);

@@ -193,15 +193,16 @@ pub fn findings(list: &[(&str, &str, &str)]) -> String {
 }
 
 /// A configuration with one `worker-command` pool that runs a shell script of this world in the
-/// worktree, findings from `findings.json` in the checkout, and a verify command.
+/// worktree and may write to the world's folder (to tell what it saw), findings from `findings.json` in the checkout, and a verify command.
 pub fn config(worker: &Path, verify: &str, more: &str) -> String {
     format!(
         "version: 1\nbase: main\nfindings:\n  - file: findings.json\npools:\n  - id: worker\n    \
          provider: worker-command\n    command: [sh, {worker}, \"{{node}}\", \"{{paths}}\"]\n    \
          cost-per-mtok: 0\n    limits:\n      concurrent: 4\ndispatch:\n  command-workers: true\n\
-         verify:\n  commands:\n    - name: check\n      argv: [sh, -c, {verify:?}]\n      timeout: \
+         sandbox:\n  write: [{world}]\nverify:\n  commands:\n    - name: check\n      argv: [sh, -c, {verify:?}]\n      timeout: \
          20s\n{more}",
         worker = worker.display(),
+        world = worker.parent().unwrap().display(),
     )
 }
 
