@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::locate::{Part, Path, Step, at, parse_at, position};
 use super::{
     Commands, Config, ConfigError, ConfigErrors, Dispatch, FindingsSource, Pauses, Planning,
-    Policy, PoolConfig, PullRequests, Report, State, Verify, check, secret,
+    Policy, PoolConfig, PullRequests, Report, Sandbox, State, Verify, check, secret,
 };
 use explain::explain;
 use survey::survey;
@@ -89,6 +89,7 @@ fn section_errors(file: &str, text: &str, top: &[(String, usize)]) -> Vec<Config
             "dispatch" => take(probe::<Dispatch>(text, &at)),
             "verify" => take(probe::<Verify>(text, &at)),
             "policy" => take(probe::<Policy>(text, &at)),
+            "sandbox" => take(probe::<Sandbox>(text, &at)),
             "pull-requests" => take(probe::<PullRequests>(text, &at)),
             "pauses" => take(probe::<Pauses>(text, &at)),
             "commands" => take(probe::<Commands>(text, &at)),

@@ -207,6 +207,7 @@ pub(in crate::config) const TOP_KEYS: &[&str] = &[
     "dispatch",
     "verify",
     "policy",
+    "sandbox",
     "pull-requests",
     "pauses",
     "commands",
