@@ -89,7 +89,8 @@ pub async fn merge_results(
     how: TakeInOptions,
     cancel: CancellationToken,
 ) -> Result<CycleReport, CycleError> {
-    if !how.bundles.is_dir() {
+    // With a grant its nodes are given back all the same: no job may have left anything.
+    if how.grant.is_none() && !how.bundles.is_dir() {
         return Err(CycleError::input(
             format!("{} is no folder with results", how.bundles.display()),
             "name the folder that the results were downloaded to with --bundles",
@@ -100,6 +101,13 @@ pub async fn merge_results(
         Begun::Over(report) => return Ok(*report),
         Begun::Ready(cycle, set) => (cycle, set),
     };
+    if let Some(id) = how.grant.as_ref().filter(|id| !cycle.journal.state().grants.contains_key(id))
+    {
+        return Err(CycleError::input(
+            format!("run {} has no grant {id}", cycle.run_id()),
+            "name the grant as the job that handed out printed it",
+        ));
+    }
     let mut grants: BTreeSet<GrantId> = how.grant.iter().cloned().collect();
     let outcome = take_in(&cycle, &how, &mut grants).await;
     // On every path: nothing stays held that no job works on.

@@ -231,6 +231,9 @@ fn what_no_result_came_for_is_given_back_and_burns_nothing() {
     let world = world(3, WORKER, "true", "");
     let first = grant(&world, &[]);
     work(&world, "clone-a", &entries(&first)[1]);
+    let unknown = land(&world, &serde_json::json!({"id": "g-0"}));
+    assert_eq!(unknown.code, Some(2), "{}", unknown.stderr);
+    assert_eq!(run_of(&world).grants.values().next().map(|g| g.ended), Some(false));
     let landed = land(&world, &first);
     assert_eq!(landed.code, Some(0), "{}", landed.stderr);
     let fates = ["N-001", "N-002", "N-003"].map(|n| landed.fate(n).to_owned());
@@ -241,7 +244,16 @@ fn what_no_result_came_for_is_given_back_and_burns_nothing() {
     let run = run_of(&world);
     let record = &run.nodes[&"N-001".parse().unwrap()];
     assert_eq!((record.contract_burnt, record.infrastructure_burnt), (0, 0));
-    assert_eq!(entries(&grant(&world, &[])).len(), 2, "and can go out again");
+    let second = grant(&world, &[]);
+    assert_eq!(entries(&second).len(), 2, "and can go out again");
+    // Not even the folder is there: given back all the same.
+    let id = second["id"].as_str().unwrap();
+    let output =
+        world.run(&["merge-results", "--json", "--bundles", "/nonexistent", "--grant", id]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(world.node("N-001")["state"], "ready");
+    let output = world.run(&["merge-results", "--bundles", "/nonexistent"]);
+    assert_eq!(output.status.code(), Some(2));
 }
 
 #[test]
