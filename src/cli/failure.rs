@@ -75,11 +75,40 @@ impl Failure {
         if let Some(remedy) = &self.remedy {
             let _ = writeln!(text, "  do:  {remedy}");
         }
-        let _ = std::io::stderr().lock().write_all(text.as_bytes());
+        let _ = std::io::stderr().lock().write_all(visible(&text).as_bytes());
         ExitCode::from(match self.kind {
             ExitKind::Failed => 1,
             ExitKind::Usage => 2,
             ExitKind::Refused => 3,
         })
+    }
+}
+
+/// Control characters come from the files and answers that a failure quotes; they are shown, not
+/// sent to the terminal. Lines and tabs are ours.
+fn visible(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if (c.is_control() && !matches!(c, '\n' | '\t')) || is_direction(c) {
+            out.extend(c.escape_unicode());
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// Marks that reorder what a person reads.
+fn is_direction(c: char) -> bool {
+    matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::visible;
+
+    #[test]
+    fn what_a_file_says_never_reaches_the_terminal_as_control() {
+        assert_eq!(visible("a\u{1b}[31m\u{202e}\nb"), "a\\u{1b}[31m\\u{202e}\nb");
     }
 }

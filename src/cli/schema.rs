@@ -2,6 +2,7 @@
 
 use super::{Failure, print};
 use crate::config::config_schema;
+use crate::ledger::event_schema;
 use crate::scheduling::simulate::input::{plan_schema, pools_schema};
 
 #[derive(Debug, clap::Args)]
@@ -15,17 +16,22 @@ pub(super) struct Args {
 enum Format {
     /// `overhaul.yml`.
     Config,
-    /// What `simulate --plan` reads.
-    SimulatePlan,
-    /// What `simulate --pools` reads.
-    SimulatePools,
+    /// A plan: what `plan --json` prints and `simulate --plan` reads.
+    #[value(alias = "simulate-plan")]
+    Plan,
+    /// Pools and how they behave: what `simulate --pools` reads.
+    #[value(alias = "simulate-pools")]
+    Pools,
+    /// One event of the ledger: a line of a run's log.
+    Event,
 }
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
     let schema = match args.format {
         Format::Config => config_schema(),
-        Format::SimulatePlan => plan_schema(),
-        Format::SimulatePools => pools_schema(),
+        Format::Plan => plan_schema(),
+        Format::Pools => pools_schema(),
+        Format::Event => event_schema(),
     };
     let text = serde_json::to_string_pretty(&schema)
         .map_err(|error| Failure::failed("cannot write the schema").because(error))?;

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use super::{Failure, print};
-use crate::scheduling::Options;
 use crate::scheduling::simulate::input::{InputError, read_plan, read_pools};
 use crate::scheduling::simulate::{Simulation, simulate};
+use crate::scheduling::{Options, ScheduleError};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -68,8 +68,13 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     let nodes = read_plan(&read(&args.plan)?).map_err(|e| bad_input(&args.plan, &e))?;
     let pools = read_pools(&read(&args.pools)?).map_err(|e| bad_input(&args.pools, &e))?;
     let options = Options { dial: args.dial, ..Options::default() };
-    let simulation = simulate(nodes, pools, options, args.seed)
-        .map_err(|error| Failure::usage("the plan cannot be scheduled").because(error))?;
+    let simulation = simulate(nodes, pools, options, args.seed).map_err(|error| {
+        let file = match error {
+            ScheduleError::DuplicatePool(_) => &args.pools,
+            _ => &args.plan,
+        };
+        Failure::usage(format!("cannot use {}", file.display())).because(error)
+    })?;
     if args.json {
         let text = serde_json::to_string(&simulation)
             .map_err(|error| Failure::failed("cannot write JSON").because(error))?;

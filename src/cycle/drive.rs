@@ -467,5 +467,6 @@ fn pool_state(pool: crate::model::Pool, run: &Run, now: Timestamp) -> PoolState 
     if let Some(learned) = record.learned {
         state.learned = learned;
     }
+    state.service = state.service.corrected(&record.served);
     state
 }

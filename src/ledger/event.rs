@@ -17,11 +17,12 @@ use crate::model::{
 pub const EVENT_VERSION: u32 = 1;
 
 /// One event.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Event {
     /// Format version.
     pub v: u32,
     /// When it was written, by the writer's clock.
+    #[schemars(with = "String")]
     pub at: Timestamp,
     /// Which cycle wrote it.
     pub cycle: CycleId,
@@ -31,7 +32,7 @@ pub struct Event {
 }
 
 /// Whose process holds a claim, for asking whether it still lives.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct Holder {
     /// GitHub workflow run id and attempt, on Actions.
@@ -46,7 +47,19 @@ pub struct Holder {
 }
 
 /// Why a run cannot go on now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    schemars::JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum PauseCause {
     /// Every blocked node waits for a stated reset or budget.
@@ -64,7 +77,7 @@ pub enum PauseCause {
 }
 
 /// Why one node waits, in a pause.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct PausedNode {
     /// Which node.
@@ -75,11 +88,24 @@ pub struct PausedNode {
     pub reason: String,
     /// When it may go on, where known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
     pub not_before: Option<Timestamp>,
 }
 
 /// Kinds of friction: "this went wrong; fix the tool, the config or the plan".
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    schemars::JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names are the documentation")]
 pub enum FrictionType {
@@ -99,7 +125,7 @@ pub enum FrictionType {
 }
 
 /// What verified a tree.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct CheckRecord {
     /// The command's name.
@@ -113,7 +139,7 @@ pub struct CheckRecord {
 }
 
 /// What landed and how it was checked: the receipt of an accepted node.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct Receipt {
     /// Base commit of the attempt.
@@ -144,7 +170,7 @@ pub struct Receipt {
 }
 
 /// What a person asks for a node's branch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum BranchAsk {
     /// Take the commits on it into the node.
@@ -156,7 +182,19 @@ pub enum BranchAsk {
 }
 
 /// Who does a granted node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    schemars::JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Share {
     /// A job of its own that drives one of our pools.
@@ -166,7 +204,7 @@ pub enum Share {
 }
 
 /// One node of a grant.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct GrantedClaim {
     /// Which node.
@@ -186,7 +224,7 @@ pub struct GrantedClaim {
 }
 
 /// How an attempt counts against the node's budgets (contract 2, infrastructure 5).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Burn {
     /// Nothing: limits that time heals, shutdown.
@@ -198,7 +236,7 @@ pub enum Burn {
 }
 
 /// What happened.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case", rename_all_fields = "kebab-case")]
 #[expect(missing_docs, reason = "fields carry the words of the vocabulary")]
 pub enum EventKind {
@@ -211,17 +249,28 @@ pub enum EventKind {
         node: NodeId,
         attempt: AttemptNumber,
         owner: OwnerToken,
+        #[schemars(with = "String")]
         lease_until: Timestamp,
         #[serde(default)]
         holder: Holder,
     },
     /// Nodes are handed out to jobs of their own; the claims stand beside it. Entries whose claim is
     /// not held by that owner count for nothing.
-    Granted { grant: GrantId, expires: Timestamp, claims: Vec<GrantedClaim> },
+    Granted {
+        grant: GrantId,
+        #[schemars(with = "String")]
+        expires: Timestamp,
+        claims: Vec<GrantedClaim>,
+    },
     /// The grant's results were taken in, and nothing of it is held any more.
     GrantEnded { grant: GrantId },
     /// The lease moves on.
-    LeaseRenewed { node: NodeId, owner: OwnerToken, lease_until: Timestamp },
+    LeaseRenewed {
+        node: NodeId,
+        owner: OwnerToken,
+        #[schemars(with = "String")]
+        lease_until: Timestamp,
+    },
     /// The owner gives the node back (or a cycle takes a dead owner's claim away).
     Released { node: NodeId, owner: OwnerToken, reason: String },
     /// A worker is about to be called.
@@ -297,6 +346,7 @@ pub enum EventKind {
         #[serde(default)]
         line: u32,
         /// When it was said: what was pushed later is not meant.
+        #[schemars(with = "String")]
         said: Timestamp,
     },
     /// What came of that, for people.
@@ -316,12 +366,20 @@ pub enum EventKind {
     /// A person skips it.
     Skipped { node: NodeId, by: String },
     /// The pool waits.
-    PoolPaused { pool: PoolId, until: Timestamp, outcome: Outcome, evidence: String, step: u32 },
+    PoolPaused {
+        pool: PoolId,
+        #[schemars(with = "String")]
+        until: Timestamp,
+        outcome: Outcome,
+        evidence: String,
+        step: u32,
+    },
     /// The pool is out, across cycles. `until` where an end is known.
     PoolSettled {
         pool: PoolId,
         outcome: Outcome,
         #[serde(default)]
+        #[schemars(with = "Option<String>")]
         until: Option<Timestamp>,
         evidence: String,
     },
@@ -338,6 +396,7 @@ pub enum EventKind {
         cause: PauseCause,
         nodes: Vec<PausedNode>,
         #[serde(default)]
+        #[schemars(with = "Option<String>")]
         not_before: Option<Timestamp>,
     },
     /// Work goes on; ends every pause.
@@ -357,7 +416,10 @@ pub enum EventKind {
         result: String,
     },
     /// Comments up to then were read for commands.
-    InboxRead { until: Timestamp },
+    InboxRead {
+        #[schemars(with = "String")]
+        until: Timestamp,
+    },
     /// More budget, by command; US dollars.
     BudgetRaised { usd: f64, by: String },
     /// Something to fix in the tool, the config or the plan. One per (type, discriminator).
@@ -373,6 +435,7 @@ pub enum EventKind {
         holder: Holder,
         /// Since when a maker had it that is dead.
         #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schemars(with = "Option<String>")]
         after: Option<Timestamp>,
     },
     /// The forge object (dashboard, pause comment) that shows something, so that it is found again.
@@ -397,5 +460,15 @@ pub enum EventKind {
     Cancelled { by: String },
     /// A kind this version does not know.
     #[serde(skip_serializing, other)]
+    #[schemars(skip)]
     Unknown,
+}
+
+/// JSON Schema of one event, for those who read a run's log with tools of their own. A reader must
+/// leave kinds and fields alone that it does not know.
+#[must_use]
+pub fn event_schema() -> schemars::Schema {
+    schemars::generate::SchemaSettings::draft2020_12()
+        .into_generator()
+        .into_root_schema_for::<Event>()
 }

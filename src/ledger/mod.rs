@@ -8,11 +8,11 @@ mod state;
 
 pub use event::{
     BranchAsk, Burn, CheckRecord, EVENT_VERSION, Event, EventKind, FrictionType, GrantedClaim,
-    Holder, PauseCause, PausedNode, Receipt, Share,
+    Holder, PauseCause, PausedNode, Receipt, Share, event_schema,
 };
 pub use record::{
     Approval, Asked, Claim, Failure, FrictionRecord, Gate, GrantRecord, HeadRecord, Landing, Made,
-    NodeRecord, PauseRecord, PoolPause, PoolRecord, PoolSettle, PrEnd, PrRecord, Received,
+    NodeRecord, PauseRecord, PoolPause, PoolRecord, PoolSettle, PrEnd, PrRecord, Received, Served,
     ShownRecord,
 };
 pub use run::{Applied, Run, fold};

@@ -190,6 +190,8 @@ pub struct NodeRecord {
     pub unheard: u32,
     /// The pool that last worked on it (continuity).
     pub last_pool: Option<PoolId>,
+    /// When its last attempt began.
+    pub started_at: Option<Timestamp>,
     /// Consumption of all attempts.
     pub usage: Usage,
 }
@@ -226,6 +228,44 @@ impl NodeRecord {
     }
 }
 
+/// What a pool's accepted attempts took, from their start to the acceptance, our checks included:
+/// sums in which older attempts count less, so that a pool that became slower is seen to be.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct Served {
+    /// Attempts.
+    pub attempts: f64,
+    /// Wall clock, milliseconds.
+    pub millis: f64,
+    /// Input tokens.
+    pub input_tokens: f64,
+    /// Output tokens.
+    pub output_tokens: f64,
+}
+
+impl Served {
+    /// What an older attempt still counts when the next one is added.
+    const KEPT: f64 = 0.9;
+    /// Longer attempts say nothing of a pool's speed (a stopped machine, a wrong clock).
+    const MILLIS_MAX: i64 = 24 * 3_600_000;
+
+    pub(super) fn add(&mut self, millis: i64, usage: &Usage) {
+        if !(1..=Self::MILLIS_MAX).contains(&millis) {
+            return;
+        }
+        #[expect(clippy::cast_precision_loss, reason = "sums for an estimate")]
+        let sums = [
+            (&mut self.attempts, 1.0),
+            (&mut self.millis, millis as f64),
+            (&mut self.input_tokens, usage.input_tokens as f64),
+            (&mut self.output_tokens, usage.output_tokens as f64),
+        ];
+        for (sum, amount) in sums {
+            *sum = *sum * Self::KEPT + amount;
+        }
+    }
+}
+
 /// Everything the log says of one pool.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
@@ -236,6 +276,8 @@ pub struct PoolRecord {
     pub settled: Option<PoolSettle>,
     /// Learned limits.
     pub learned: Option<Limits>,
+    /// How long its accepted attempts took.
+    pub served: Served,
     /// Consumption.
     pub usage: Usage,
 }

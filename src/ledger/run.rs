@@ -304,6 +304,7 @@ impl Run {
                 }
                 let record = self.record(node);
                 record.last_pool = Some(pool.clone());
+                record.started_at = Some(event.at);
                 if let Some(claim) = record.claim.as_mut() {
                     claim.started = Some(pool.clone());
                 }
@@ -340,6 +341,11 @@ impl Run {
             }
             EventKind::Accepted { node, receipt, .. } => {
                 self.use_up(node, &receipt.pool, receipt.usage);
+                if let Some(began) = self.record(node).started_at.take() {
+                    let millis = event.at.as_millisecond().saturating_sub(began.as_millisecond());
+                    let pool = self.pools.entry(receipt.pool.clone()).or_default();
+                    pool.served.add(millis, &receipt.usage);
+                }
                 self.heads.insert(receipt.commit.clone());
                 let order = self.accepted;
                 self.accepted += 1;

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 /// Why a text is no identifier.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{text}' is not a valid {kind}: use 1 to 80 letters, digits, '-', '_' or '.', starting with a letter or digit"
+    "'{}' is not a valid {kind}: use 1 to 80 letters, digits, '-', '_' or '.', starting with a letter or digit",
+    text.chars().take(80).flat_map(char::escape_debug).collect::<String>()
 )]
 pub struct IdError {
     kind: &'static str,

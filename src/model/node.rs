@@ -1,6 +1,7 @@
 //! Nodes and the plan that holds them.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -22,19 +23,10 @@ pub enum ScopeEntry {
 }
 
 /// Capability a node asks for, or a pool offers. Ordered.
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    Deserialize,
-    schemars::JsonSchema,
-)]
+///
+/// Read by name or by rank: 1 is small, 2 standard, 3 and above deep (there is no floor above
+/// deep, so higher ranks are the same).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tier {
     /// One safe item.
@@ -43,6 +35,75 @@ pub enum Tier {
     Standard,
     /// Critical or wide work.
     Deep,
+}
+
+impl<'de> Deserialize<'de> for Tier {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TierVisitor)
+    }
+}
+
+struct TierVisitor;
+
+impl serde::de::Visitor<'_> for TierVisitor {
+    type Value = Tier;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("`small`, `standard`, `deep`, or a rank from 1")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Tier, E> {
+        match text {
+            "small" => Ok(Tier::Small),
+            "standard" => Ok(Tier::Standard),
+            "deep" => Ok(Tier::Deep),
+            _ => Err(E::unknown_variant(text, &["small", "standard", "deep"])),
+        }
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, rank: u64) -> Result<Tier, E> {
+        match rank {
+            0 => Err(E::invalid_value(serde::de::Unexpected::Unsigned(0), &self)),
+            1 => Ok(Tier::Small),
+            2 => Ok(Tier::Standard),
+            _ => Ok(Tier::Deep),
+        }
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, rank: i64) -> Result<Tier, E> {
+        match u64::try_from(rank) {
+            Ok(rank) => self.visit_u64(rank),
+            Err(_) => Err(E::invalid_value(serde::de::Unexpected::Signed(rank), &self)),
+        }
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, rank: f64) -> Result<Tier, E> {
+        match rank {
+            r if r.is_nan() || r < 1.0 => {
+                Err(E::invalid_value(serde::de::Unexpected::Float(rank), &self))
+            }
+            r if r < 2.0 => Ok(Tier::Small),
+            r if r < 3.0 => Ok(Tier::Standard),
+            _ => Ok(Tier::Deep),
+        }
+    }
+}
+
+impl schemars::JsonSchema for Tier {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Tier".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "description": "Capability a node asks for, or a pool offers, by name or by rank: 1 is \
+                            small, 2 standard, 3 and above deep.",
+            "oneOf": [
+                { "type": "string", "enum": ["small", "standard", "deep"] },
+                { "type": "number", "minimum": 1 }
+            ]
+        })
+    }
 }
 
 /// One verify command: an argv, never a shell line made from outside text.

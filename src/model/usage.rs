@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Reported (or, where nothing was reported, zero) consumption of one attempt.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct Usage {
     /// Requests to the backend.

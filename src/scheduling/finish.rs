@@ -20,6 +20,7 @@ impl Scheduler {
     fn stop(&mut self, ix: u32, finish: Option<&Finish>) -> Option<Running> {
         let work = &mut self.nodes[ix as usize];
         let running = work.running.take()?;
+        self.room = None;
         let meter = self.meter_of[running.pool];
         self.ends[meter.0].remove(&(running.expected_end, ix));
         self.running -= usize::from(!running.adopted);
@@ -61,10 +62,18 @@ impl Scheduler {
             burn => burn,
         };
         let at = ix as usize;
-        if finish.outcome != Outcome::Success {
+        let elsewhere = finish.outcome == Outcome::PacketTooLarge || refused_here(finish.outcome);
+        let pool_is_out =
+            effects.iter().any(|e| matches!(e, Effect::Paused { .. } | Effect::Settled { .. }));
+        if elsewhere || pool_is_out {
             self.leave_guide();
         }
         if finish.outcome == Outcome::Success {
+            if !running.adopted {
+                // The time of another job tells more of its queue than of the pool.
+                let expected = self.declared(at, running.pool);
+                self.pace[running.pool].add(expected, now - running.started_at);
+            }
             self.nodes[at].infra_row = 0;
             self.nodes[at].state = NodeState::Landing;
         } else {
@@ -75,7 +84,7 @@ impl Scheduler {
                     tokens: self.specs[at].input_tokens,
                 });
             }
-            if finish.outcome == Outcome::PacketTooLarge || refused_here(finish.outcome) {
+            if elsewhere {
                 self.nodes[at].shut.push(running.pool);
                 self.nodes[at].class = self.classify(at);
             }

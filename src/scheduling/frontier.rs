@@ -114,6 +114,7 @@ impl Scheduler {
 
     /// A pool waits, by command or by the ledger.
     pub fn pause_pool(&mut self, pool: &PoolId, outcome: Outcome, until: Millis, step: u32) {
+        self.room = None;
         self.leave_guide();
         if let Some(ix) = self.pool_ix(pool) {
             self.health[ix].pause(outcome, until, step);
@@ -122,6 +123,7 @@ impl Scheduler {
 
     /// A pool leaves the set.
     pub fn settle_pool(&mut self, pool: &PoolId, settled: Settled) {
+        self.room = None;
         self.leave_guide();
         if let Some(ix) = self.pool_ix(pool) {
             self.health[ix].remember(settled);
@@ -131,6 +133,7 @@ impl Scheduler {
 
     /// A pool is back.
     pub fn restore_pool(&mut self, pool: &PoolId) {
+        self.room = None;
         if let Some(ix) = self.pool_ix(pool) {
             self.health[ix].restore();
             self.refresh_all();
@@ -139,6 +142,7 @@ impl Scheduler {
 
     /// What a response's headers said.
     pub fn update_limits(&mut self, pool: &PoolId, hint: LimitHint, now: Millis) {
+        self.room = None;
         if let Some(ix) = self.pool_ix(pool) {
             self.meters.correct(self.meter_of[ix], hint, now);
         }

@@ -23,8 +23,20 @@ pub enum ScheduleError {
         dependency: NodeId,
     },
     /// The dependencies form a circle.
-    #[error("the dependencies form a circle through '{0}'")]
-    Cycle(NodeId),
+    #[error("the dependencies form a circle: {}", circle(.0))]
+    Cycle(Vec<NodeId>),
+}
+
+/// Nodes of a circle that are named.
+const NAMED: usize = 8;
+
+fn circle(nodes: &[NodeId]) -> String {
+    let mut text: Vec<String> = nodes.iter().take(NAMED).map(ToString::to_string).collect();
+    if nodes.len() > NAMED {
+        text.push(format!("{} more", nodes.len() - NAMED));
+    }
+    text.extend(nodes.first().map(ToString::to_string));
+    text.join(" needs ")
 }
 
 /// An edge to a dependent.
@@ -79,8 +91,9 @@ impl Graph {
                 .take(NEIGHBOURS_MAX)
                 .collect();
         }
-        let order = topological(&dependents, &dependencies)
-            .map_err(|stuck| ScheduleError::Cycle(specs[stuck as usize].id.clone()))?;
+        let order = topological(&dependents, &dependencies).map_err(|nodes| {
+            ScheduleError::Cycle(nodes.iter().map(|&ix| specs[ix as usize].id.clone()).collect())
+        })?;
         Ok(Self { dependents, dependencies, neighbours, order })
     }
 
@@ -100,7 +113,8 @@ impl Graph {
     }
 }
 
-fn topological(dependents: &[Vec<Edge>], dependencies: &[Vec<u32>]) -> Result<Vec<u32>, u32> {
+/// Dependencies first; the nodes of a circle otherwise, each before one that it needs.
+fn topological(dependents: &[Vec<Edge>], dependencies: &[Vec<u32>]) -> Result<Vec<u32>, Vec<u32>> {
     let mut left: Vec<usize> = dependencies.iter().map(Vec::len).collect();
     let mut order: Vec<u32> =
         (0u32..).zip(&left).filter(|(_, n)| **n == 0).map(|(ix, _)| ix).collect();
@@ -115,8 +129,19 @@ fn topological(dependents: &[Vec<Edge>], dependencies: &[Vec<u32>]) -> Result<Ve
             }
         }
     }
-    match (0u32..).zip(&left).find(|(_, n)| **n > 0) {
-        Some((stuck, _)) => Err(stuck),
-        None => Ok(order),
+    let Some((mut at, _)) = (0u32..).zip(&left).find(|(_, n)| **n > 0) else { return Ok(order) };
+    // What is left has a dependency that is left too: going back must come round.
+    let mut path: Vec<u32> = Vec::new();
+    let mut place: HashMap<u32, usize> = HashMap::new();
+    loop {
+        if let Some(&from) = place.get(&at) {
+            return Err(path.split_off(from));
+        }
+        place.insert(at, path.len());
+        path.push(at);
+        match dependencies[at as usize].iter().find(|&&d| left[d as usize] > 0) {
+            Some(&next) => at = next,
+            None => return Err(path),
+        }
     }
 }

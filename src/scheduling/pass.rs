@@ -59,17 +59,26 @@ impl Slots {
 impl Scheduler {
     /// The node to start now and its pool.
     pub(super) fn pick(&mut self, now: Millis) -> Option<(u32, usize)> {
-        let open: Vec<bool> = (0..self.pools.len()).map(|p| self.has_room(p, now)).collect();
+        let open = match self.room.take() {
+            Some((at, open)) if at == now => open,
+            _ => (0..self.pools.len()).map(|p| self.has_room(p, now)).collect(),
+        };
+        let picked = self.pick_among(now, &open);
+        self.room = Some((now, open));
+        picked
+    }
+
+    fn pick_among(&mut self, now: Millis, open: &[bool]) -> Option<(u32, usize)> {
         if self.guide.is_some() {
-            return self.pick_guided(now, &open);
+            return self.pick_guided(now, open);
         }
         if !open.contains(&true) {
             return None;
         }
         if self.options.dial > 0.5 {
-            self.pick_patient(now, &open)
+            self.pick_patient(now, open)
         } else {
-            self.pick_eager(now, &open)
+            self.pick_eager(now, open)
         }
     }
 
@@ -104,7 +113,7 @@ impl Scheduler {
     }
 
     /// Gate open, a slot free, room for one more request.
-    fn has_room(&mut self, pool: usize, now: Millis) -> bool {
+    pub(super) fn has_room(&mut self, pool: usize, now: Millis) -> bool {
         let meter = self.meter_of[pool];
         gate_open(&self.health[pool], now)
             && self.meters.free_slots(meter) != Some(0)
@@ -172,6 +181,7 @@ impl Scheduler {
             pool,
             start,
             finish: start + self.expected(node, pool),
+            handicap: 0,
             cost: select::cost(state, need),
             wanted: false,
             above_floor: select::above_floor(&state.pool, self.classes[work.class].real_floor),
@@ -271,7 +281,8 @@ impl Scheduler {
             };
             let start = gate.max(slot).max(window);
             if patient || start <= now {
-                candidates.push(self.candidate(at, p, start, need));
+                let handicap = self.handicap_of(at, i);
+                candidates.push(Candidate { handicap, ..self.candidate(at, p, start, need) });
             }
         }
         self.mark_wanted(class, &mut candidates);
@@ -281,12 +292,27 @@ impl Scheduler {
             && let Some(idle) = candidates.iter().find(|c| c.start <= now)
         {
             #[expect(clippy::cast_precision_loss, reason = "a comparison of lengths")]
-            let (wait, go) = ((best.finish - now) as f64, (idle.finish - now) as f64);
+            let (wait, go) = ((best.counted() - now) as f64, (idle.counted() - now) as f64);
             if go <= wait * (1.0 + self.patience) {
                 return Some(*idle);
             }
         }
         Some(best)
+    }
+
+    /// Of the `at`-th eligible pool. Prices were found for the pools of the beginning: a node whose
+    /// class has changed since has none.
+    fn handicap_of(&self, node: usize, at: usize) -> Millis {
+        let Some((surplus, weight)) = &self.handicap else { return 0 };
+        let eligible = &self.classes[self.nodes[node].class].eligible;
+        match surplus.get(node) {
+            Some(list) if list.len() == eligible.len() => {
+                #[expect(clippy::cast_possible_truncation, reason = "clamped")]
+                let ms = (list[at] * weight).clamp(0.0, 1.0e12) as Millis;
+                ms
+            }
+            _ => 0,
+        }
     }
 
     fn slots(&self, meter: usize, now: Millis) -> Slots {

@@ -16,6 +16,7 @@ impl Scheduler {
         counted: Millis,
         estimate: Estimate,
     ) -> Option<Admission> {
+        self.room = None;
         let ix = self.node_ix(node)?;
         let running = self.nodes[ix as usize].running.as_mut()?;
         let meter = self.meter_of[running.pool];
@@ -27,6 +28,7 @@ impl Scheduler {
 
     /// A request of a running attempt begins to wait for room, or (`false`) no longer waits.
     pub fn queue(&mut self, meter: MeterIx, estimate: Estimate, waits: bool) {
+        self.room = None;
         self.meters.queue(meter, estimate, waits);
     }
 
@@ -39,6 +41,7 @@ impl Scheduler {
         hints: &[LimitHint],
         now: Millis,
     ) {
+        self.room = None;
         self.meters.settle(request, used);
         for hint in hints {
             self.meters.correct(request.meter(), *hint, now);

@@ -143,12 +143,16 @@ pub struct Scheduler {
     pub(super) meter_of: Arc<Vec<MeterIx>>,
     pub(super) options: Options,
     pub(super) patience: f64,
+    /// What each eligible pool of a node costs the whole, and how much that counts.
+    pub(super) handicap: Option<(Arc<Vec<Vec<f64>>>, f64)>,
     /// Followed while the world behaves as expected.
     pub(super) guide: Option<Arc<Guide>>,
     /// When a node that the guide holds back fits its window.
     pub(super) guide_wake: Option<Millis>,
     pub(super) meters: Meters,
     pub(super) health: Vec<Health>,
+    /// By how much each pool is faster than expected, from what ended here.
+    pub(super) pace: Vec<Pace>,
     pub(super) nodes: Vec<Work>,
     pub(super) classes: Vec<Class>,
     pub(super) class_of: BTreeMap<(PoolSet, Tier), usize>,
@@ -156,6 +160,8 @@ pub struct Scheduler {
     /// Expected ends of running attempts, per meter.
     pub(super) ends: Vec<BTreeSet<(Millis, u32)>>,
     pub(super) running: usize,
+    /// Which pools had room at a time, while nothing but starts has happened since.
+    pub(super) room: Option<(Millis, Vec<bool>)>,
     spent_usd: f64,
     spent_tokens: u64,
 }
@@ -234,15 +240,18 @@ impl Scheduler {
             meter_of: Arc::new(meter_of),
             options,
             patience: 0.0,
+            handicap: None,
             guide: None,
             guide_wake: None,
             meters,
+            pace: vec![Pace::default(); health.len()],
             health,
             nodes,
             classes: Vec::new(),
             class_of: BTreeMap::new(),
             delayed: BTreeSet::new(),
             running: 0,
+            room: None,
             spent_usd: 0.0,
             spent_tokens: 0,
         };
@@ -312,8 +321,13 @@ impl Scheduler {
         }
     }
 
-    /// Expected milliseconds of a node on a pool.
+    /// Expected milliseconds of a node on a pool, corrected by what its attempts took here.
     pub(super) fn expected(&self, node: usize, pool: usize) -> Millis {
+        self.pace[pool].apply(self.declared(node, pool))
+    }
+
+    /// The same, as it was expected at the beginning.
+    pub(super) fn declared(&self, node: usize, pool: usize) -> Millis {
         let spec = &self.specs[node];
         let state = &self.pools[pool];
         let need = estimate(spec, &state.pool);
@@ -337,6 +351,9 @@ impl Scheduler {
 
     /// What to do at `now`. Ask again after every start, and whenever something was reported.
     pub fn next(&mut self, now: Millis) -> Decision {
+        if self.room.as_ref().is_some_and(|(at, _)| *at != now) {
+            self.room = None;
+        }
         while let Some(&(at, ix)) = self.delayed.first() {
             if at > now {
                 break;
@@ -380,6 +397,14 @@ impl Scheduler {
         let probe = self.health[pool].started();
         self.ends[meter.0].insert((expected_end, ix));
         self.running += 1;
+        if let Some((at, mut room)) = self.room.take() {
+            for (p, there) in room.iter_mut().enumerate() {
+                if *there && self.meter_of[p] == meter {
+                    *there = self.has_room(p, now);
+                }
+            }
+            self.room = Some((at, room));
+        }
         self.charge(pool, need, 1.0);
         let work = &mut self.nodes[at];
         work.state = NodeState::Running;
@@ -409,6 +434,7 @@ impl Scheduler {
             NodeState::Waiting | NodeState::Elsewhere => {}
             _ => return false,
         }
+        self.room = None;
         let need = estimate(&self.specs[at], &self.pools[pool].pool);
         let meter = self.meter_of[pool];
         let reservation = self.meters.adopt(meter, since, need);
@@ -493,6 +519,11 @@ impl Scheduler {
                     Gate::Until(at) => at,
                     Gate::Probing | Gate::Settled(_) => continue,
                 };
+                let full = self.meters.free_slots(self.meter_of[p]) == Some(0);
+                if full && from == now && self.running > 0 {
+                    // The end of a running attempt comes first, and asks again.
+                    continue;
+                }
                 for &ix in &probes {
                     let need = estimate(&self.specs[ix as usize], &self.pools[p].pool);
                     if !self.affordable(p, need) {
@@ -521,6 +552,38 @@ impl Scheduler {
 
 pub(super) fn gate_open(health: &Health, now: Millis) -> bool {
     health.gate(now) == Gate::Open
+}
+
+/// Expected and real milliseconds of a pool's attempts, older ones counting less.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Pace {
+    expected: f64,
+    real: f64,
+}
+
+impl Pace {
+    const KEPT: f64 = 0.9;
+    /// The expectation counts like so many milliseconds of work: a few attempts.
+    const PRIOR: f64 = 120_000.0;
+    /// Less than this share is no news.
+    const NEWS: f64 = 0.05;
+
+    #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+    pub(super) fn add(&mut self, expected: Millis, real: Millis) {
+        if real > 0 {
+            self.expected = self.expected * Self::KEPT + expected as f64;
+            self.real = self.real * Self::KEPT + real as f64;
+        }
+    }
+
+    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "an estimate")]
+    fn apply(self, expected: Millis) -> Millis {
+        let slower = (self.real + Self::PRIOR) / (self.expected + Self::PRIOR);
+        if (slower - 1.0).abs() < Self::NEWS {
+            return expected;
+        }
+        ((expected as f64 * slower) as Millis).max(1)
+    }
 }
 
 impl Work {

@@ -86,6 +86,8 @@ pub struct Candidate {
     pub start: Millis,
     /// When it would end.
     pub finish: Millis,
+    /// So much later it counts as ending, because others need the pool more.
+    pub handicap: Millis,
     /// US dollars; `None` = unknown, sorts after known.
     pub cost: Option<f64>,
     /// Nodes that only this pool fits want its free slots.
@@ -96,6 +98,14 @@ pub struct Candidate {
     pub continuity: bool,
     /// Slots in use, per mille.
     pub load: u32,
+}
+
+impl Candidate {
+    /// The end, the handicap included.
+    #[must_use]
+    pub fn counted(&self) -> Millis {
+        self.finish.saturating_add(self.handicap)
+    }
 }
 
 /// Steps above the floor.
@@ -114,7 +124,7 @@ pub fn above_floor(pool: &Pool, floor: Tier) -> u8 {
 #[expect(clippy::cast_precision_loss, reason = "an estimate")]
 pub fn cost(pool: &PoolState, need: Estimate) -> Option<f64> {
     let tokens = need.input_tokens.saturating_add(need.output_tokens) as f64;
-    pool.pool.cost_per_mtok.filter(|c| c.is_finite()).map(|per| per * tokens / 1.0e6)
+    pool.pool.cost_per_mtok.filter(|c| c.is_finite()).map(|per| per / 1.0e6 * tokens)
 }
 
 /// The order: the dial, then kept scarce pools, the tier closest above the floor, continuity,
@@ -149,7 +159,7 @@ pub fn order(candidates: &mut [Candidate], dial: f64, now: Millis) {
         let dial_order = if dial <= 0.0 {
             by_cost(a, b)
         } else if dial >= 1.0 {
-            a.finish.cmp(&b.finish).then_with(|| by_cost(a, b))
+            a.counted().cmp(&b.counted()).then_with(|| by_cost(a, b))
         } else {
             score(a).total_cmp(&score(b)).then_with(|| by_cost(a, b))
         };

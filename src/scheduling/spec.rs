@@ -1,6 +1,7 @@
 //! What the scheduler is told of nodes and pools.
 
 use super::{Millis, Settled};
+use crate::ledger::Served;
 use crate::model::{Limits, Node, NodeId, Outcome, Pool, PoolId, Severity, Tier};
 
 /// Where a node stands when the scheduler begins.
@@ -107,6 +108,27 @@ impl Default for ServiceEstimate {
 }
 
 impl ServiceEstimate {
+    /// Corrected by what the pool really took. The expectation itself counts like one attempt, so
+    /// that a single odd one does not turn it over.
+    #[must_use]
+    pub fn corrected(self, served: &Served) -> Self {
+        /// No pool is taken to be more than so many times as fast, or as slow, as was expected.
+        const MOST: f64 = 50.0;
+        let work = |attempts: f64, input: f64, output: f64| {
+            attempts * self.base
+                + self.per_input_ktok * input / 1_000.0
+                + self.per_output_ktok * output / 1_000.0
+        };
+        let typical = work(1.0, 8_000.0, 2_000.0) / self.speed;
+        let expected =
+            work(served.attempts, served.input_tokens, served.output_tokens) / self.speed;
+        let faster = (expected + typical) / (served.millis + typical);
+        if !faster.is_finite() || served.attempts <= 0.0 {
+            return self;
+        }
+        Self { speed: self.speed * faster.clamp(1.0 / MOST, MOST), ..self }
+    }
+
     /// Expected milliseconds, at least one.
     #[must_use]
     pub fn expect(&self, input: u64, output: u64, service: Option<Millis>) -> Millis {
@@ -170,6 +192,10 @@ pub struct Options {
     pub lookahead: usize,
 }
 
+/// About a second of a release build. A build with debug assertions takes twenty times as long for
+/// each placement, and looks less far.
+const LOOKAHEAD: usize = if cfg!(debug_assertions) { 1_500_000 } else { 6_000_000 };
+
 impl Default for Options {
     fn default() -> Self {
         Self {
@@ -177,7 +203,7 @@ impl Default for Options {
             deadline: None,
             budget_usd: None,
             budget_tokens: None,
-            lookahead: 1_000_000,
+            lookahead: LOOKAHEAD,
         }
     }
 }

@@ -64,7 +64,7 @@ fn the_committed_schema_is_the_generated_one() {
 
 #[test]
 fn every_published_schema_is_a_schema() {
-    for format in ["config", "simulate-plan", "simulate-pools"] {
+    for format in ["config", "plan", "pools", "event"] {
         let output = overhaul(&["schema", format]);
         assert!(output.status.success(), "{format}");
         let schema: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -359,3 +359,31 @@ fn a_grant_holds_only_what_its_owners_hold() {
     assert!(matches!(run.apply(&grant_ended("g-9")), Applied::No(_)));
     assert_eq!(held(&run), (1, 0, true));
 }
+
+#[test]
+fn a_pool_is_remembered_by_what_its_accepted_attempts_took() {
+    let at = |second: i64, mut event: Event| {
+        event.at = jiff::Timestamp::from_second(second).unwrap();
+        event
+    };
+    let began = |n: u8, by: u8| {
+        event(EventKind::AttemptStarted {
+            node: node(n),
+            attempt: AttemptNumber(1),
+            owner: owner(by),
+            pool: PoolId::new("p"),
+            base: "b".into(),
+        })
+    };
+    let run = fold(&[
+        at(10, claimed(1, 1, 1)),
+        at(20, began(1, 1)),
+        at(110, accepted(1, 1, 1)),
+        // A clock that went back says nothing.
+        at(200, claimed(2, 1, 2)),
+        at(210, began(2, 2)),
+        at(150, accepted(2, 1, 2)),
+    ]);
+    let served = run.pools[&PoolId::new("p")].served;
+    assert_eq!((served.attempts, served.millis), (1.0, 90_000.0));
+}

@@ -574,3 +574,34 @@ fn one_account_is_never_booked_twice() {
     stranger.account_known = false;
     assert_eq!(set(&stranger, &worker), (true, 2));
 }
+
+#[test]
+fn a_pool_that_turns_out_slow_gets_less_of_the_work() {
+    let (mut later, mut last) = (node("N02"), node("N03"));
+    later.after = vec![id("N01")];
+    last.after = vec![id("N00")];
+    let nodes = vec![node("N00"), node("N01"), later, last];
+    let options = Options { dial: 1.0, lookahead: 0, ..Options::default() };
+    let mut s = Scheduler::new(nodes, vec![limited("a", 1), limited("b", 1)], options).unwrap();
+    let pair = |node: &str, pool: &str| (node.to_owned(), pool.to_owned());
+    assert_eq!(starts(&mut s, 0), [pair("N00", "a"), pair("N01", "b")]);
+    s.finished(&id("N01"), &Finish::new(Outcome::Success), 10_000).unwrap();
+    s.landed(&id("N01"));
+    assert_eq!(start(&mut s, 195_000), pair("N02", "b"));
+    // It was expected to take 10 s, as on the other pool.
+    succeed(&mut s, "N00", 200_000);
+    assert_eq!(s.next(200_000), Decision::Wait { until: None }, "the busy one is faster");
+    succeed(&mut s, "N02", 205_000);
+    assert_eq!(start(&mut s, 205_000), pair("N03", "b"));
+    let slow = overhaul::ledger::Served {
+        attempts: 5.0,
+        millis: 1_500_000.0,
+        input_tokens: 40_000.0,
+        output_tokens: 10_000.0,
+    };
+    let before = overhaul::scheduling::ServiceEstimate::default();
+    let after = before.corrected(&slow);
+    let (was, is) = (before.expect(8_000, 2_000, None), after.expect(8_000, 2_000, None));
+    assert!((200_000..300_000).contains(&is) && was == 64_000, "{was} {is}");
+    assert_eq!(before.corrected(&overhaul::ledger::Served::default()), before);
+}

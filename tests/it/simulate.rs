@@ -139,13 +139,61 @@ fn traces(seeds: std::ops::Range<u64>, dial: f64) -> Vec<(f64, u64)> {
     ratios
 }
 
+/// One or two requests a minute, windows that hold two requests, pools thirty times as fast as
+/// others, and joins that everything waits for.
+fn harsh(rng: &mut Rng) -> (Vec<NodeSpec>, Vec<(PoolState, ServiceModel)>) {
+    let count = 8 + rng.below(60);
+    let width = 2 + rng.below(6);
+    let mut list = nodes(rng, count);
+    if rng.below(2) == 0 {
+        for n in 0..count {
+            let (block, place) = (n / (width + 1) * (width + 1), n % (width + 1));
+            let node = &mut list[usize::try_from(n).unwrap()];
+            node.after.clear();
+            node.depends_on = match place {
+                0 => (block.saturating_sub(width)..block).map(name).collect(),
+                _ => vec![name(block)],
+            };
+        }
+    }
+    let mut set = pools(rng);
+    for (state, _) in &mut set {
+        state.service.speed = rng.pick(&[0.25, 0.5, 1.0, 2.0, 8.0]);
+        state.pool.limits = Limits {
+            concurrent: rng.pick(&[Some(1), Some(2), Some(4), None]),
+            requests_per_minute: rng.pick(&[None, Some(1), Some(2), Some(6)]),
+            input_tokens_per_minute: rng.pick(&[None, Some(30_000), Some(60_000)]),
+            ..Limits::default()
+        };
+    }
+    (list, set)
+}
+
+#[test]
+fn harsh_limits_stay_near_the_bound_too() {
+    let mut ratios: Vec<(f64, u64)> = (0..60)
+        .map(|seed| {
+            let mut rng = Rng(1_000 + seed);
+            let (nodes, pools) = harsh(&mut rng);
+            let options = Options { dial: 1.0, lookahead: 150_000, ..Options::default() };
+            let s = simulate(nodes.clone(), pools.clone(), options, seed).unwrap();
+            check(&nodes, &pools, &s);
+            (if s.lower_bound_s > 0.0 { s.makespan_s / s.lower_bound_s } else { 1.0 }, seed)
+        })
+        .collect();
+    ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (median, ninth) = (ratios[30].0, ratios[54].0);
+    assert!(median <= 1.05, "median {median}, {:?}", &ratios[50..]);
+    assert!(ninth <= 1.20, "{:?}", &ratios[50..]);
+}
+
 fn near_the_bound(seeds: std::ops::Range<u64>) {
     let ratios = traces(seeds, 1.0);
     let median = ratios[ratios.len() / 2].0;
     let worst = &ratios[ratios.len() - 6..];
     assert!(median <= 1.05, "median {median}, worst {worst:?}");
-    assert!(worst[1].0 <= 1.15, "{worst:?}");
-    assert!(worst[5].0 <= 1.30, "{worst:?}");
+    assert!(worst[3].0 <= 1.15, "{worst:?}");
+    assert!(worst[5].0 <= 1.25, "{worst:?}");
 }
 
 // Two halves, so that they run side by side.
@@ -307,5 +355,101 @@ fn the_input_formats_have_schemas() {
         let value = serde_json::to_value(schema).unwrap();
         assert!(jsonschema::meta::is_valid(&value));
         assert!(value["properties"].as_object().is_some_and(|p| !p.is_empty()));
+    }
+}
+
+#[test]
+fn bad_input_is_one_clear_error_with_its_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let plan = r#"{"nodes":[{"id":"A"}]}"#;
+    let pools = r#"{"pools":[{"id":"p","model":"m"}]}"#;
+    let bad_plans = [
+        (r#"{"nodes":[{"id":"A"},{"id":"A"}]}"#, "node 'A' appears twice"),
+        (r#"{"nodes":[{"id":"A","depends-on":["B"]}]}"#, "'B', which is not in the plan"),
+        (
+            r#"{"nodes":[{"id":"Z","depends-on":["A"]},{"id":"A","depends-on":["B"]},{"id":"B","after":["A"]}]}"#,
+            "circle: A needs B needs A",
+        ),
+        (r#"{"nodes":[{"id":"A","depends-on":["A"]}]}"#, "circle: A needs A"),
+        (r#"{"nodes":[{"id":"A\u001b[31m"}]}"#, r"A\u{1b}[31m"),
+        (r#"{"nodes":[{"id":7}]}"#, "line 1"),
+        (r#"{"nodes":{"id":"A"}}"#, "line 1"),
+        (r#"{"nodes":[{"id":"A","tier":0}]}"#, "a rank from 1"),
+        (r#"{"nodes":[{"id":"A","tier":"huge"}]}"#, "huge"),
+        (r#"{"nodes":[{"id":"A","input-tokens":-5}]}"#, "-5"),
+        (r#"{"nodes":[{"id":"A","input-tokens":18446744073709551615}]}"#, "node 'A': input-tokens"),
+        (r#"{"nodes":[{"id":"A","service-seconds":1e300}]}"#, "node 'A': service-seconds"),
+        (r#"{"nodes":[{"id":"A","service-seconds":-1}]}"#, "node 'A': service-seconds"),
+        ("", "EOF"),
+        ("nonsense", "line 1"),
+    ];
+    let bad_pools = [
+        ("pools: []", "`pools` is empty"),
+        ("[]", "`pools` is empty"),
+        ("pools: [{id: p, cost-per-mtok: 1.0e308}]", "pool 'p': cost-per-mtok"),
+        ("pools: [{id: p, cost-per-mtok: .nan}]", "pool 'p': cost-per-mtok"),
+        ("pools: [{id: p, cost-per-mtok: -1}]", "pool 'p': cost-per-mtok"),
+        ("pools: [{id: \"p\\e[31m\"}]", "control characters"),
+        ("pools: [{id: \"\"}]", "pool 1: the id"),
+        ("pools: [{id: p}, {id: p}]", "pool 'p' appears twice"),
+        ("pools: [{id: p, limits: {concurrent: -1}}]", "concurrent"),
+        ("pools: [{id: p, limits: {concurrent: 99999999999}}]", "concurrent"),
+        ("pools: [{id: p, tier: .nan}]", "a rank from 1"),
+        ("pools: [{id: p, service: {speed: 0}}]", "service.speed"),
+        ("pools: [{id: p, service: {speed: .inf}}]", "service.speed"),
+        ("pools: [{id: p, service: {jitter: .nan}}]", "service.jitter"),
+        ("pools: [{id: p, service: {outcomes: {transient: 1.5}}}]", "service.outcomes"),
+        ("pools: 7", "invalid type"),
+    ];
+    let (good_plan, good_pools) = (file("plan.json", plan), file("pools.yml", pools));
+    let check = |plan: &str, pools: &str, named: &str, needle: &str| {
+        let (code, out, err) = overhaul(&["simulate", "--plan", plan, "--pools", pools, "--json"]);
+        assert_eq!((code, out.as_str()), (2, ""), "{needle}: {err}");
+        assert!(err.contains(needle) && err.contains(named), "{needle}: {err}");
+        assert!(!err.chars().any(|c| c.is_control() && c != '\n'), "{err:?}");
+    };
+    for (text, needle) in bad_plans {
+        check(&file("bad-plan.json", text), &good_pools, "bad-plan.json", needle);
+    }
+    for (text, needle) in bad_pools {
+        check(&good_plan, &file("bad-pools.yml", text), "bad-pools.yml", needle);
+    }
+}
+
+#[test]
+fn odd_but_possible_numbers_give_finite_results() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let plan = file(
+        "plan.json",
+        r#"{"nodes":[{"id":"A","tier":3,"input-tokens":0,"output-tokens":0},
+            {"id":"B","tier":1,"service-seconds":0,"depends-on":["A"]},{"id":"C","tier":"deep"}]}"#,
+    );
+    for pools in [
+        "pools: [{id: p, tier: 7, cost-per-mtok: 1.0e9, service: {speed: 1.0e300}}]",
+        "pools: [{id: p, tier: 2, service: {speed: 1.0e-300}}]",
+        "pools: [{id: p, tier: 1.5, limits: {concurrent: 0}}]",
+        "pools: [{id: p, limits: {input-tokens-per-minute: 0, requests-per-day: 1}}]",
+        "pools: [{id: p, context-tokens: 0, output-tokens: 0}]",
+    ] {
+        for dial in ["cost", "speed"] {
+            let set = file("pools.yml", pools);
+            let args = ["simulate", "--plan", &plan, "--pools", &set, "--dial", dial, "--json"];
+            let (code, out, err) = overhaul(&args);
+            assert_eq!(code, 0, "{pools}: {err}");
+            let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+            for key in ["makespan_s", "lower_bound_s", "critical_path_s", "cost"] {
+                assert!(json[key].as_f64().is_some_and(f64::is_finite), "{pools}: {key} {out}");
+            }
+        }
     }
 }

@@ -11,6 +11,10 @@ const MINUTE: f64 = 60_000.0;
 const DAY: f64 = 86_400_000.0;
 /// Iterations of the price search.
 const ROUNDS: usize = 25;
+/// Tasks that prices for a schedule are looked for with.
+const SAMPLE: usize = 1_000;
+/// Nodes times capacities beyond which fewer prices are looked for.
+const MANY: usize = 100_000;
 /// Subsets that get prices of their own.
 const SUBSETS: usize = 8;
 
@@ -181,6 +185,35 @@ fn optimise(
     best.1
 }
 
+/// What each choice of each task costs more than its cheapest, at the best prices for all of them
+/// together over `horizon`, in milliseconds of the whole capacity.
+pub(super) fn surplus(instance: &Instance, horizon: f64) -> Vec<Vec<f64>> {
+    let n = instance.tasks.len();
+    if instance.resources.is_empty() {
+        return instance.tasks.iter().map(|t| vec![0.0; t.choices.len()]).collect();
+    }
+    let allowed: Vec<Vec<bool>> =
+        instance.tasks.iter().map(|t| vec![true; t.choices.len()]).collect();
+    let sample: Vec<usize> = (0..n).step_by(n.div_ceil(SAMPLE).max(1)).collect();
+    #[expect(clippy::cast_precision_loss, reason = "a count of tasks")]
+    let share = sample.len() as f64 / n.max(1) as f64;
+    let through: Vec<f64> =
+        let_through(instance, horizon, 0.0).into_iter().map(|t| t * share).collect();
+    let y = optimise(instance, &allowed, &sample, &through);
+    instance
+        .tasks
+        .iter()
+        .map(|task| {
+            let price = |uses: &[(usize, f64)]| -> f64 {
+                uses.iter().map(|&(r, amount)| amount * y[r] / instance.resources[r].rate).sum()
+            };
+            let prices: Vec<f64> = task.choices.iter().map(|c| price(&c.uses)).collect();
+            let least = prices.iter().copied().fold(f64::INFINITY, f64::min);
+            prices.into_iter().map(|p| p - least).collect()
+        })
+        .collect()
+}
+
 /// Prices for all tasks and for a few subsets that a bottleneck may lie in, each best for an interval
 /// of about `horizon`.
 pub(super) fn collect(
@@ -214,10 +247,30 @@ pub(super) fn collect(
         classes.sort_by(|a, b| total(b).total_cmp(&total(a)));
         sets.extend(classes.into_iter().take(SUBSETS));
     }
+    // Hundreds of pools: few prices, and only for all nodes.
+    let many = n.saturating_mul(count) > MANY;
+    if many {
+        sets.truncate(1);
+    }
+    if many {
+        // Any prices give a valid bound; a sample finds good ones.
+        let step = (n.saturating_mul(count) / MANY).max(1);
+        sets[0] = (0..n).step_by(step).collect();
+    }
+    #[expect(clippy::cast_precision_loss, reason = "a count of tasks")]
+    let sampled = sets[0].len() as f64 / n as f64;
     let mut duals: Vec<Dual> = Vec::new();
     for (at, set) in sets.iter().enumerate() {
-        for share in if at == 0 { &[1.0, 0.5, 0.25][..] } else { &[1.0, 0.4] } {
-            let through = let_through(instance, horizon * share, last);
+        let shares = match at {
+            0 if many => &[1.0][..],
+            0 => &[1.0, 0.5, 0.25],
+            _ => &[1.0, 0.4],
+        };
+        for share in shares {
+            let mut through = let_through(instance, horizon * share, last);
+            if many {
+                through.iter_mut().for_each(|t| *t *= sampled);
+            }
             let y = optimise(instance, allowed, set, &through);
             duals.push(apply(instance, allowed, &y, last));
         }

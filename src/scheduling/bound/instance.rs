@@ -4,6 +4,10 @@ use std::collections::HashMap;
 
 use super::super::Scheduler;
 use super::super::select::estimate;
+use super::crowd::{halves, large, thirds};
+
+/// Ways to count requests that do not pour into a window.
+const COUNTS: [fn(f64) -> f64; 3] = [halves, thirds, large];
 
 /// One capacity: slots, or what a window lets through.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -34,6 +38,8 @@ pub struct Task {
     pub after: Vec<usize>,
     /// Where it may run.
     pub choices: Vec<Choice>,
+    /// Index of its set of meters in [`Instance::groups`].
+    pub group: usize,
 }
 
 impl Task {
@@ -57,6 +63,8 @@ pub struct Instance {
     pub resources: Vec<Resource>,
     /// Slots and starts a minute of each meter.
     pub meters: Vec<(Option<u32>, Option<u32>)>,
+    /// The sets of meters that tasks may use.
+    pub groups: Vec<Vec<usize>>,
 }
 
 impl Instance {
@@ -82,13 +90,18 @@ impl Instance {
                 limits.output_tokens_per_minute.map(|n| (n as f64 / 60_000.0, n as f64)),
             ];
             let parts = parts.map(|part| {
-                part.map(|(rate, burst)| {
+                // A limit of nothing is not a capacity to divide by: only what needs none of it
+                // passes there.
+                part.filter(|(rate, _)| *rate > 0.0).map(|(rate, burst)| {
                     this.resources.push(Resource { rate, burst });
                     this.resources.len() - 1
                 })
             });
             first.push(parts);
         }
+        // Whole requests in a token window: one further resource per way of counting them.
+        let mut whole: HashMap<(usize, usize, usize), usize> = HashMap::new();
+        let mut groups: HashMap<Vec<usize>, usize> = HashMap::new();
         let mut position: HashMap<usize, usize> = HashMap::new();
         for &ix in &scheduler.graph.order {
             let node = ix as usize;
@@ -111,11 +124,27 @@ impl Instance {
                     let amounts =
                         [ms, 1.0, 1.0, need.input_tokens as f64, need.output_tokens as f64];
                     let meter = scheduler.meter_of[pool].0;
-                    let uses = first[meter]
+                    let mut uses: Vec<(usize, f64)> = first[meter]
                         .iter()
                         .zip(amounts)
                         .filter_map(|(resource, amount)| resource.map(|r| (r, amount)))
                         .collect();
+                    for (dimension, amount) in amounts.into_iter().enumerate().skip(3) {
+                        let Some(window) = first[meter][dimension] else { continue };
+                        let part = amount / this.resources[window].burst;
+                        for (way, count) in COUNTS.iter().enumerate() {
+                            let counted = count(part);
+                            if counted > 0.0 {
+                                let r =
+                                    *whole.entry((meter, dimension, way)).or_insert_with(|| {
+                                        let rate = 1.0 / 60_000.0;
+                                        this.resources.push(Resource { rate, burst: 1.0 });
+                                        this.resources.len() - 1
+                                    });
+                                uses.push((r, counted));
+                            }
+                        }
+                    }
                     Choice { pool, meter, ms, uses }
                 })
                 .collect();
@@ -124,17 +153,29 @@ impl Instance {
                 .filter_map(|d| position.get(&(*d as usize)).copied())
                 .collect();
             position.insert(node, this.tasks.len());
-            this.tasks.push(Task { after, choices });
+            let choices: Vec<Choice> = choices;
+            let mut meters: Vec<usize> = choices.iter().map(|c| c.meter).collect();
+            meters.sort_unstable();
+            meters.dedup();
+            let group = *groups.entry(meters).or_insert_with_key(|meters| {
+                this.groups.push(meters.clone());
+                this.groups.len() - 1
+            });
+            this.tasks.push(Task { after, choices, group });
         }
         this
     }
 
     /// Slots, and starts a minute, of all meters that a set may use together; `None` = no limit.
     pub(super) fn room(&self, set: &[usize]) -> (Option<usize>, Option<usize>) {
-        let mut seen = vec![false; self.meters.len()];
+        let mut groups = vec![false; self.groups.len()];
         for &i in set {
-            for choice in &self.tasks[i].choices {
-                seen[choice.meter] = true;
+            groups[self.tasks[i].group] = true;
+        }
+        let mut seen = vec![false; self.meters.len()];
+        for (meters, _) in self.groups.iter().zip(&groups).filter(|(_, there)| **there) {
+            for &meter in meters {
+                seen[meter] = true;
             }
         }
         let (mut slots, mut starts) = (Some(0usize), Some(0usize));

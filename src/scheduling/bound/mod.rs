@@ -5,21 +5,32 @@
 //! the pools; between every pair of them the work that must fit; and a destructive search that
 //! forbids pools on which a node could not end in time and derives everything again.
 
+mod crowd;
 mod dual;
 mod instance;
 
 pub use instance::{Choice, Instance, Resource, Task};
 
+use crowd::Item;
 use dual::{Dual, Room};
 
 /// Beyond this many nodes ancestors are not enumerated: only direct dependencies strengthen heads.
 const ANCESTORS_MAX: usize = 400;
 /// Thresholds tried for heads and for tails.
 const THRESHOLDS: usize = 24;
+/// Heads and tails tried for sets that are counted in whole pieces.
+const CORNERS: usize = 4;
 /// Thresholds tried on each side for nodes across the edges of an interval.
 const EDGES: usize = 8;
 /// Bisection steps of the destructive search.
 const STEPS: usize = 9;
+/// Beyond this many (node, pool) pairs the bound is not searched further: the time would not be
+/// worth the last per cent.
+const PAIRS_MAX: usize = 40_000;
+/// Largest set of ancestors or descendants that is looked at on its own.
+const CROWD_MAX: usize = 48;
+/// Sets looked at per node.
+const CROWDS: usize = 3;
 
 /// The bound in milliseconds, rounded down; `known` is a makespan that was reached (the search ends
 /// there).
@@ -29,12 +40,15 @@ pub fn lower_bound(instance: &Instance, known: f64) -> f64 {
     if n == 0 {
         return 0.0;
     }
+    let pairs: usize = instance.tasks.iter().map(|t| t.choices.len()).sum();
     let reach = Reach::new(instance);
+    let crowds = if n <= ANCESTORS_MAX && pairs <= PAIRS_MAX { CROWDS } else { 0 };
     // Prices are best for the interval that is tried; the truth lies near what was reached.
-    let base = Bounds::new(instance, &reach, known, None).map_or(0.0, |b| b.makespan);
+    let start = Ends { head: vec![0.0; n], tail: vec![0.0; n] };
+    let Some(base) = Bounds::new(instance, &reach, known, None, start, crowds) else { return 0.0 };
     // Float dust must not lift the bound over a makespan that was reached.
-    let mut low = base.min(known);
-    if n > 4 * ANCESTORS_MAX {
+    let mut low = base.makespan.min(known);
+    if n > 4 * ANCESTORS_MAX || pairs > PAIRS_MAX {
         return low.floor();
     }
     let mut high = known;
@@ -44,7 +58,7 @@ pub fn lower_bound(instance: &Instance, known: f64) -> f64 {
         }
         // The first guess is high: good schedules are close to their bound.
         let guess = if step == 0 { low + (high - low) * 0.9 } else { f64::midpoint(low, high) };
-        let feasible = Bounds::new(instance, &reach, guess, Some(guess))
+        let feasible = Bounds::new(instance, &reach, guess, Some(guess), base.ends.clone(), 0)
             .is_some_and(|b| b.makespan <= guess * (1.0 + 1e-9));
         if feasible {
             high = guess;
@@ -53,6 +67,14 @@ pub fn lower_bound(instance: &Instance, known: f64) -> f64 {
         }
     }
     low.floor()
+}
+
+/// What each choice of each task costs the whole more than its cheapest, in milliseconds of the
+/// makespan, when everything takes about `horizon`. Choices that cost nothing are the ones that a
+/// good schedule uses.
+#[must_use]
+pub fn surplus(instance: &Instance, horizon: f64) -> Vec<Vec<f64>> {
+    dual::surplus(instance, horizon)
 }
 
 /// Longest path when each node takes its fastest pool, milliseconds.
@@ -117,26 +139,39 @@ impl Reach {
     }
 }
 
+/// What must have passed before each node, and what must still pass after it.
+#[derive(Clone)]
+struct Ends {
+    head: Vec<f64>,
+    tail: Vec<f64>,
+}
+
 /// Everything derived for one limit of the makespan.
 struct Bounds {
     makespan: f64,
+    ends: Ends,
 }
 
 impl Bounds {
     /// `None` when a node has no pool on which it could end in time.
-    fn new(instance: &Instance, reach: &Reach, horizon: f64, limit: Option<f64>) -> Option<Self> {
-        let n = instance.tasks.len();
+    fn new(
+        instance: &Instance,
+        reach: &Reach,
+        horizon: f64,
+        limit: Option<f64>,
+        mut ends: Ends,
+        crowds: usize,
+    ) -> Option<Self> {
         let mut allowed: Vec<Vec<bool>> =
             instance.tasks.iter().map(|t| vec![true; t.choices.len()]).collect();
-        let mut head = vec![0.0f64; n];
-        let mut tail = vec![0.0f64; n];
         let mut fastest = fastest(instance, &allowed)?;
         let mut duals = dual::collect(instance, &allowed, &fastest, horizon);
         for round in 0..4 {
-            strengthen(instance, reach, &duals, &fastest, &mut head, &mut tail);
+            strengthen(instance, reach, &duals, &fastest, &mut ends, (&allowed, crowds));
+            let Ends { head, tail } = &ends;
             let Some(limit) = limit else {
-                let makespan = between(instance, &duals, &head, &tail, &fastest);
-                return Some(Self { makespan });
+                let makespan = between(instance, &duals, head, tail, &fastest);
+                return Some(Self { makespan, ends });
             };
             let mut changed = false;
             for (at, task) in instance.tasks.iter().enumerate() {
@@ -152,11 +187,14 @@ impl Bounds {
                 duals = dual::collect(instance, &allowed, &fastest, horizon);
             }
             if !changed || round == 3 {
-                let makespan = between(instance, &duals, &head, &tail, &fastest);
-                if makespan <= limit && overfull(instance, &duals, &allowed, &head, &tail, limit) {
+                let makespan = between(instance, &duals, head, tail, &fastest);
+                if makespan <= limit
+                    && (overfull(instance, &duals, &allowed, head, tail, limit)
+                        || crowded(instance, &allowed, &ends, limit))
+                {
                     return None;
                 }
-                return Some(Self { makespan });
+                return Some(Self { makespan, ends });
             }
         }
         None
@@ -167,26 +205,101 @@ fn fastest(instance: &Instance, allowed: &[Vec<bool>]) -> Option<Vec<f64>> {
     instance.tasks.iter().zip(allowed).map(|(t, a)| t.fastest(|c| a[c])).collect()
 }
 
-/// Heads and tails: the longest path, and the work of ancestors and descendants over capacity.
+/// Heads and tails: the longest path, the work of ancestors and descendants over capacity, and what
+/// small sets of them need among themselves.
 fn strengthen(
     instance: &Instance,
     reach: &Reach,
     duals: &[Dual],
     fastest: &[f64],
-    head: &mut [f64],
-    tail: &mut [f64],
+    ends: &mut Ends,
+    (allowed, crowds): (&[Vec<bool>], usize),
 ) {
     let n = instance.tasks.len();
+    let Ends { head, tail } = ends;
     for at in 0..n {
         let direct = instance.tasks[at].after.iter().map(|&d| head[d] + fastest[d]);
         let path = direct.fold(head[at], f64::max);
-        head[at] = path.max(gathered(instance, &reach.ancestors[at], duals, fastest, head));
+        let set = &reach.ancestors[at];
+        head[at] = path.max(gathered(instance, set, duals, fastest, head));
+        head[at] = close(instance, set, head, head[at], allowed, crowds);
     }
     for at in (0..n).rev() {
         let direct = reach.dependents[at].iter().map(|&d| tail[d] + fastest[d]);
         let path = direct.fold(tail[at], f64::max);
-        tail[at] = path.max(gathered(instance, &reach.descendants[at], duals, fastest, tail));
+        let set = &reach.descendants[at];
+        tail[at] = path.max(gathered(instance, set, duals, fastest, tail));
+        tail[at] = close(instance, set, tail, tail[at], allowed, crowds);
     }
+}
+
+/// The last few of `set` that must run between an offset and the node, on their own: the shortest
+/// interval that holds them. `best` is what is known already.
+fn close(
+    instance: &Instance,
+    set: &[u32],
+    offset: &[f64],
+    mut best: f64,
+    allowed: &[Vec<bool>],
+    crowds: usize,
+) -> f64 {
+    if set.len() < 2 || crowds == 0 {
+        return best;
+    }
+    let mut order: Vec<usize> = set.iter().map(|&i| i as usize).collect();
+    order.sort_by(|a, b| offset[*b].total_cmp(&offset[*a]));
+    let mut tried = 0;
+    for end in 2..=order.len().min(CROWD_MAX) {
+        let from = offset[order[end - 1]];
+        if order.get(end).is_some_and(|&next| offset[next] >= from) {
+            continue;
+        }
+        let items: Vec<Item<'_>> = order[..end]
+            .iter()
+            .map(|&i| Item {
+                task: &instance.tasks[i],
+                allowed: &allowed[i],
+                before: offset[i] - from,
+                after: 0.0,
+            })
+            .collect();
+        best = best.max(from + crowd::shortest(instance, &items, best - from));
+        tried += 1;
+        if tried == crowds {
+            break;
+        }
+    }
+    best
+}
+
+/// The same for all nodes between a few heads and tails, when all must end by `limit`.
+fn crowded(instance: &Instance, allowed: &[Vec<bool>], ends: &Ends, limit: f64) -> bool {
+    let n = instance.tasks.len();
+    if n > ANCESTORS_MAX {
+        return false;
+    }
+    let few = |values: &[f64]| {
+        let all = thresholds(values);
+        let step = all.len().div_ceil(CORNERS).max(1);
+        all.into_iter().step_by(step).collect::<Vec<f64>>()
+    };
+    for r in few(&ends.head) {
+        for q in few(&ends.tail) {
+            let items: Vec<Item<'_>> = (0..n)
+                .filter(|&i| ends.head[i] >= r && ends.tail[i] >= q)
+                .map(|i| Item {
+                    task: &instance.tasks[i],
+                    allowed: &allowed[i],
+                    before: ends.head[i] - r,
+                    after: ends.tail[i] - q,
+                })
+                .collect();
+            if limit > r + q && crowd::overfull(instance, &items, limit - r - q) {
+                return true;
+            }
+        }
+    }
+    false
 }
 
 /// All of `set` must run after its earliest `offset`, and nothing else before the node may start.
@@ -228,7 +341,11 @@ fn between(
     let mut best = path;
     let mut by_head: Vec<usize> = (0..n).collect();
     by_head.sort_by(|a, b| head[*b].total_cmp(&head[*a]));
-    let (heads, tails) = (thresholds(head), thresholds(tail));
+    let (mut heads, mut tails) = (thresholds(head), thresholds(tail));
+    if n > 4 * ANCESTORS_MAX {
+        heads.truncate(THRESHOLDS / 4);
+        tails.truncate(THRESHOLDS / 4);
+    }
     for &q in &tails {
         let kept: Vec<usize> = by_head.iter().copied().filter(|&i| tail[i] >= q).collect();
         for dual in duals {

@@ -31,6 +31,8 @@ pub(super) struct Model {
     dependents: Vec<Vec<u32>>,
     dependencies: Vec<u32>,
     meters: Vec<MeterLimits>,
+    /// Longest path after each node, on the fastest pools.
+    tail: Vec<Millis>,
 }
 
 /// A schedule, by node.
@@ -48,7 +50,13 @@ pub(super) struct Schedule {
 pub(super) const NOBODY: u32 = u32::MAX;
 
 impl Model {
-    pub(super) fn new(scheduler: &Scheduler, done: &[bool]) -> Self {
+    /// `surplus(node, at)`: what the `at`-th pool of its class costs the whole more than its best;
+    /// options come in this order.
+    pub(super) fn new(
+        scheduler: &Scheduler,
+        done: &[bool],
+        surplus: impl Fn(usize, usize) -> f64,
+    ) -> Self {
         let n = scheduler.specs.len();
         let inside = |i: usize| done[i] && scheduler.nodes[i].state != NodeState::Done;
         let mut options = Vec::with_capacity(n);
@@ -62,7 +70,10 @@ impl Model {
                 ms: scheduler.expected(i, pool),
                 need: estimate(&scheduler.specs[i], &scheduler.pools[pool].pool),
             });
-            options.push(list.collect());
+            let mut list: Vec<(f64, Place)> =
+                list.enumerate().map(|(at, place)| (surplus(i, at), place)).collect();
+            list.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.ms.cmp(&b.1.ms)));
+            options.push(list.into_iter().map(|(_, place)| place).collect::<Vec<Place>>());
             for edge in &scheduler.graph.dependents[i] {
                 if inside(i) && inside(edge.to as usize) {
                     dependents.push(edge.to);
@@ -81,10 +92,33 @@ impl Model {
                 }
             })
             .collect();
-        Self { options, dependents, dependencies, meters }
+        let mut tail = vec![0; n];
+        for &ix in scheduler.graph.order.iter().rev() {
+            let i = ix as usize;
+            tail[i] = dependents[i]
+                .iter()
+                .map(|&to| {
+                    let fastest = options[to as usize].iter().map(|o| o.ms).min().unwrap_or(0);
+                    tail[to as usize] + fastest
+                })
+                .max()
+                .unwrap_or(0);
+        }
+        Self { options, dependents, dependencies, meters, tail }
     }
 }
 
+/// Memory of [`evaluate`], kept between calls.
+#[derive(Default)]
+pub(super) struct Scratch {
+    meters: Vec<MeterState>,
+    waiting: Vec<u32>,
+    /// (time, node or [`NOBODY`], meter to look at)
+    events: BinaryHeap<Reverse<(Millis, u32, u32)>>,
+    touched: Vec<usize>,
+}
+
+#[derive(Default)]
 struct MeterState {
     free: u32,
     ready: BinaryHeap<Reverse<(u64, u32)>>,
@@ -127,21 +161,28 @@ impl MeterState {
 
 /// Runs the plan: `choice` is an index into each node's options, `key` orders (smallest first).
 /// Within a meter the order is strict: nobody overtakes a ready node that waits for a window.
-pub(super) fn evaluate(model: &Model, choice: &[u32], key: &[u64], out: &mut Schedule) {
+/// Gives up (`false`) as soon as the end cannot lie within `limit`.
+pub(super) fn evaluate(
+    model: &Model,
+    choice: &[u32],
+    key: &[u64],
+    limit: Millis,
+    scratch: &mut Scratch,
+    out: &mut Schedule,
+) -> bool {
     let n = model.options.len();
-    let mut meters: Vec<MeterState> = model
-        .meters
-        .iter()
-        .map(|m| MeterState {
-            free: m.slots.unwrap_or(u32::MAX),
-            ready: BinaryHeap::new(),
-            recent: VecDeque::new(),
-            input: 0,
-            output: 0,
-            woken_for: -1,
-        })
-        .collect();
-    let mut waiting = model.dependencies.clone();
+    let Scratch { meters, waiting, events, touched } = scratch;
+    meters.resize_with(model.meters.len(), MeterState::default);
+    for (state, limits) in meters.iter_mut().zip(&model.meters) {
+        state.free = limits.slots.unwrap_or(u32::MAX);
+        state.ready.clear();
+        state.recent.clear();
+        state.input = 0;
+        state.output = 0;
+        state.woken_for = -1;
+    }
+    waiting.clone_from(&model.dependencies);
+    events.clear();
     out.start.clear();
     out.start.resize(n, 0);
     out.end.clear();
@@ -157,12 +198,13 @@ pub(super) fn evaluate(model: &Model, choice: &[u32], key: &[u64], out: &mut Sch
             meters[option(node).meter].ready.push(Reverse((key[node], node as u32)));
         }
     }
-    // (time, node or NOBODY, meter to look at)
-    let mut events: BinaryHeap<Reverse<(Millis, u32, usize)>> = BinaryHeap::new();
     let (mut now, mut causer) = (0, NOBODY);
-    let mut touched: Vec<usize> = (0..meters.len()).collect();
+    touched.clear();
+    touched.extend(0..meters.len());
     loop {
-        for &m in &touched {
+        for &m in touched.iter() {
+            #[expect(clippy::cast_possible_truncation, reason = "a count of pools")]
+            let meter = m as u32;
             let limits = &model.meters[m];
             let state = &mut meters[m];
             while state.free > 0 {
@@ -173,7 +215,7 @@ pub(super) fn evaluate(model: &Model, choice: &[u32], key: &[u64], out: &mut Sch
                     if state.woken_for != at {
                         state.woken_for = at;
                         out.cause[node as usize] = blocker;
-                        events.push(Reverse((at, NOBODY, m)));
+                        events.push(Reverse((at, NOBODY, meter)));
                     }
                     break;
                 }
@@ -185,6 +227,9 @@ pub(super) fn evaluate(model: &Model, choice: &[u32], key: &[u64], out: &mut Sch
                 state.input += o.need.input_tokens;
                 state.output += o.need.output_tokens;
                 let i = node as usize;
+                if now + o.ms + model.tail[i] > limit {
+                    return false;
+                }
                 out.start[i] = now;
                 out.end[i] = now + o.ms;
                 if causer != NOBODY {
@@ -192,11 +237,11 @@ pub(super) fn evaluate(model: &Model, choice: &[u32], key: &[u64], out: &mut Sch
                 }
                 out.makespan = out.makespan.max(now + o.ms);
                 out.sum += now + o.ms;
-                events.push(Reverse((now + o.ms, node, m)));
+                events.push(Reverse((now + o.ms, node, meter)));
             }
         }
         touched.clear();
-        let Some(&Reverse((at, ..))) = events.peek() else { break };
+        let Some(&Reverse((at, ..))) = events.peek() else { return true };
         now = at;
         causer = NOBODY;
         while let Some(&Reverse((at, node, meter))) = events.peek() {
@@ -204,6 +249,7 @@ pub(super) fn evaluate(model: &Model, choice: &[u32], key: &[u64], out: &mut Sch
                 break;
             }
             events.pop();
+            let meter = meter as usize;
             touched.push(meter);
             if node == NOBODY {
                 continue;

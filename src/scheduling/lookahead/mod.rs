@@ -10,7 +10,7 @@ mod search;
 
 use std::sync::Arc;
 
-use super::bound::{Instance, lower_bound};
+use super::bound::{self, Instance, lower_bound};
 use super::scheduler::Scheduler;
 use super::simulate::{Attempt, World, run};
 use super::{Finish, Millis, NodeState};
@@ -18,6 +18,15 @@ use crate::model::Outcome;
 
 /// Larger plans are not searched: the pass is close to the bound there, and the search is not free.
 const NODES_MAX: usize = 2_000;
+/// Nodes of a larger plan that the ways of the pass are tried on.
+const PART: usize = 1_000;
+/// Nodes times pools beyond which prices are not tried in the pass.
+const PAIRS_MAX: usize = 100_000;
+/// What the pass is tried with, beside the plain one: how much longer a node may take by not waiting
+/// for a faster pool, and how much later a pool counts as ending for each millisecond that it costs
+/// the whole.
+const TRIES: [(f64, f64); 7] =
+    [(0.35, 0.0), (0.0, 2.0), (0.0, 8.0), (0.0, 32.0), (0.35, 2.0), (0.35, 8.0), (0.35, 32.0)];
 /// Seed of the search: the same plan gives the same guide.
 const SEED: u64 = 0x006f_7665_7268_6175;
 
@@ -41,33 +50,43 @@ impl World for Expected {
         _attempt: u32,
         _now: Millis,
     ) -> Attempt {
-        Attempt { ms: scheduler.expected(node, pool), finish: Finish::new(Outcome::Success) }
+        Attempt { ms: scheduler.declared(node, pool), finish: Finish::new(Outcome::Success) }
     }
 }
 
-/// Sets the guide, where a search is worth its cost.
+/// Sets the way of the pass, and the guide where a search is worth its cost.
 pub(super) fn tune(scheduler: &mut Scheduler) {
     let n = scheduler.specs.len();
     let budget = scheduler.options.lookahead;
-    if !(2..=NODES_MAX).contains(&n) || budget == 0 || !scheduler.pools_are_fresh() {
+    if n < 2 || budget == 0 || !scheduler.pools_are_fresh() {
         return;
     }
-    let mut best: Option<search::Plan> = None;
     let ranks: Vec<Millis> = scheduler.nodes.iter().map(|w| w.rank).collect();
-    for patience in [0.0, 0.35] {
-        let mut copy = scheduler.clone();
-        copy.options.deadline = None;
-        copy.patience = patience;
-        let trace = run(&mut copy, &mut Expected);
-        let done: Vec<bool> = copy.nodes.iter().map(|w| w.state == NodeState::Done).collect();
-        let plan = search::Plan::of_trace(n, &trace, done);
-        if best.as_ref().is_none_or(|b| plan.makespan < b.makespan) {
-            best = Some(plan);
-            scheduler.patience = patience;
+    // A large plan shows by its beginning which way suits it.
+    let part = (n > NODES_MAX).then(|| beginning(scheduler));
+    let trial = part.as_ref().unwrap_or(scheduler);
+    let plain = attempt(trial, 0.0);
+    if plain.makespan <= 0 {
+        return;
+    }
+    let parts = if part.is_some() { n.div_ceil(PART) } else { 1 };
+    let whole = plain.makespan.saturating_mul(Millis::try_from(parts).unwrap_or(1));
+    let surplus = Arc::new(surplus(scheduler, whole));
+    let mut best = (plain, 0.0, None);
+    for (patience, weight) in TRIES {
+        if weight > 0.0 && trial.pools.len() * n.min(PART) > PAIRS_MAX {
+            continue;
+        }
+        let mut copy = trial.clone();
+        copy.handicap = (weight > 0.0).then(|| (Arc::clone(&surplus), weight));
+        let plan = attempt(&copy, patience);
+        if plan.makespan < best.0.makespan {
+            best = (plan, patience, copy.handicap);
         }
     }
-    let Some(first) = best else { return };
-    if first.makespan <= 0 {
+    let first;
+    (first, scheduler.patience, scheduler.handicap) = best;
+    if n > NODES_MAX {
         return;
     }
     #[expect(
@@ -84,8 +103,51 @@ pub(super) fn tune(scheduler: &mut Scheduler) {
         );
         lower_bound(&instance, first.makespan as f64) as Millis
     };
-    let model = evaluate::Model::new(scheduler, &first.done);
+    let cost = |node: usize, at: usize| surplus[node].get(at).copied().unwrap_or(0.0);
+    let model = evaluate::Model::new(scheduler, &first.done, cost);
     let Some(found) = search::improve(&model, &first, floor, budget, SEED) else { return };
     let guide = Guide { pool: found.pool, ranks };
     scheduler.follow(Arc::new(guide), &found.order);
+}
+
+/// The first nodes of a plan, dependencies first, with nothing after them.
+fn beginning(scheduler: &Scheduler) -> Scheduler {
+    let mut part = scheduler.clone();
+    let order = Arc::clone(&part.graph);
+    for &ix in order.order.iter().skip(PART) {
+        let id = part.specs[ix as usize].id.clone();
+        part.take_out(&id, false);
+    }
+    part
+}
+
+/// One run of the pass on expected times.
+fn attempt(scheduler: &Scheduler, patience: f64) -> search::Plan {
+    let mut copy = scheduler.clone();
+    copy.options.deadline = None;
+    copy.patience = patience;
+    let trace = run(&mut copy, &mut Expected);
+    let done: Vec<bool> = copy.nodes.iter().map(|w| w.state == NodeState::Done).collect();
+    search::Plan::of_trace(done.len(), &trace, done)
+}
+
+/// What each pool of a node's class costs the whole more than the best one for it.
+fn surplus(scheduler: &Scheduler, makespan: Millis) -> Vec<Vec<f64>> {
+    let n = scheduler.specs.len();
+    #[expect(clippy::cast_precision_loss, reason = "milliseconds")]
+    let instance = Instance::of(
+        scheduler,
+        |node| scheduler.nodes[node].state != NodeState::Done,
+        |node, pool| scheduler.expected(node, pool) as f64,
+        |_| None,
+    );
+    #[expect(clippy::cast_precision_loss, reason = "milliseconds")]
+    let found = bound::surplus(&instance, makespan as f64);
+    let mut out = vec![Vec::new(); n];
+    let open = scheduler.graph.order.iter().map(|&ix| ix as usize);
+    let open = open.filter(|&node| scheduler.nodes[node].state != NodeState::Done);
+    for (node, list) in open.zip(found) {
+        out[node] = list;
+    }
+    out
 }

@@ -2,10 +2,10 @@
 
 use super::super::Millis;
 use super::super::simulate::Trace;
-use super::evaluate::{Model, NOBODY, Schedule, evaluate};
+use super::evaluate::{Model, NOBODY, Schedule, Scratch, evaluate};
 
 /// Schedules within this factor of the lower bound are good enough.
-const GOOD_ENOUGH: f64 = 1.003;
+const GOOD_ENOUGH: f64 = 1.004;
 /// First temperature as a share of the makespan.
 const WARM: f64 = 0.02;
 
@@ -85,13 +85,18 @@ pub(super) fn improve(
     }
     let mut rng = Rng(seed);
     let mut current = Schedule::default();
-    evaluate(model, &state.choice, &state.key, &mut current);
+    let mut scratch = Scratch::default();
+    evaluate(model, &state.choice, &state.key, Millis::MAX, &mut scratch, &mut current);
     let mut best = (current.makespan, state.choice.clone(), state.key.clone());
     let mut next = Schedule::default();
     let mut undo: Vec<(usize, u32, u64)> = Vec::new();
     let rounds = budget / nodes.len();
     let mut chain = chain_of(&current, &nodes);
-    #[expect(clippy::cast_precision_loss, reason = "a temperature")]
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        reason = "a temperature"
+    )]
     for round in 0..rounds {
         if best.0 <= target {
             break;
@@ -101,12 +106,16 @@ pub(super) fn improve(
         if undo.is_empty() {
             continue;
         }
-        evaluate(model, &state.choice, &state.key, &mut next);
         let left = 1.0 - round as f64 / rounds as f64;
         let heat = WARM * best.0 as f64 * left * left;
+        // The chance is drawn first, so that a hopeless schedule need not be finished.
+        let bearable = -heat * rng.unit().max(1e-12).ln();
+        let limit = current.makespan as f64 * 1.005 + bearable;
+        let whole =
+            evaluate(model, &state.choice, &state.key, limit as Millis, &mut scratch, &mut next);
         let worse = (next.makespan - current.makespan) as f64
             + 0.02 * (next.sum - current.sum) as f64 / nodes.len() as f64;
-        if worse <= 0.0 || (heat > 0.0 && rng.unit() < (-worse / heat).exp()) {
+        if whole && worse <= bearable {
             std::mem::swap(&mut current, &mut next);
             chain = chain_of(&current, &nodes);
             if current.makespan < best.0 {
@@ -177,8 +186,13 @@ fn mutate(
         if count < 2 {
             return None;
         }
-        let step = 1 + rng.below(count - 1);
-        u32::try_from((state.choice[i] as usize + step) % count).ok()
+        // The first options are the ones that the whole can best afford.
+        let mut step = rng.below(count - 1);
+        if rng.below(2) == 0 {
+            step = step.min(rng.below(count - 1));
+        }
+        let at = if step >= state.choice[i] as usize { step + 1 } else { step };
+        u32::try_from(at).ok()
     };
     match rng.below(10) {
         // Another pool.

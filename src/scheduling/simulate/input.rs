@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
 use super::world::{Outage, ServiceModel};
 use crate::config::known_model;
@@ -11,6 +11,13 @@ use crate::scheduling::{Millis, NodeSpec, PoolState, ServiceEstimate};
 
 /// Largest accepted file, bytes.
 pub const MAX_BYTES: usize = 64 * 1024 * 1024;
+/// Most tokens of one request: far beyond any model, and small enough to be added up.
+const TOKENS_MAX: u64 = 1_000_000_000_000;
+/// Highest cost, US dollars per million tokens: far beyond any price, and small enough to be
+/// added up.
+const COST_MAX: f64 = 1.0e9;
+/// Longest name of a pool, model, backend or account, characters.
+const NAME_MAX: usize = 200;
 /// Context window where nothing is known, tokens.
 const CONTEXT_TOKENS: u64 = 32_000;
 /// Output limit where nothing is known, tokens.
@@ -138,9 +145,9 @@ struct PoolInput {
     /// The service behind it; the provider where absent.
     #[serde(default)]
     backend: Option<String>,
-    /// `small`, `standard`, `deep`, or a rank (1, 2, 3); unknown passes every floor.
+    /// Capability; unknown passes every floor.
     #[serde(default)]
-    tier: Option<TierInput>,
+    tier: Option<Tier>,
     /// Context window; the known table for the model, else 32 000.
     #[serde(default)]
     context_tokens: Option<u64>,
@@ -156,43 +163,6 @@ struct PoolInput {
     /// How it behaves.
     #[serde(default)]
     service: Option<ServiceInput>,
-}
-
-/// A tier by name or rank.
-#[derive(Debug, Clone, Copy, schemars::JsonSchema)]
-#[schemars(untagged)]
-enum TierInput {
-    /// By name.
-    Name(Tier),
-    /// By rank: up to 1 small, 2 standard, 3 and more deep.
-    Rank(f64),
-}
-
-impl<'de> Deserialize<'de> for TierInput {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        use serde::de::Error as _;
-        match serde_json::Value::deserialize(deserializer)? {
-            serde_json::Value::Number(n) => Ok(Self::Rank(n.as_f64().unwrap_or(2.0))),
-            serde_json::Value::String(s) => {
-                use serde::de::IntoDeserializer as _;
-                let name: serde::de::value::StrDeserializer<'_, D::Error> =
-                    s.as_str().into_deserializer();
-                Tier::deserialize(name).map(Self::Name)
-            }
-            _ => Err(D::Error::custom("a tier is small, standard, deep or a number")),
-        }
-    }
-}
-
-impl TierInput {
-    fn tier(self) -> Tier {
-        match self {
-            Self::Name(tier) => tier,
-            Self::Rank(rank) if rank < 1.5 => Tier::Small,
-            Self::Rank(rank) if rank < 2.5 => Tier::Standard,
-            Self::Rank(_) => Tier::Deep,
-        }
-    }
 }
 
 fn openai_compatible() -> Provider {
@@ -278,6 +248,14 @@ pub fn read_plan(text: &str) -> Result<Vec<NodeSpec>, InputError> {
     nodes
         .into_iter()
         .map(|n| {
+            for (key, tokens) in
+                [("input-tokens", n.input_tokens), ("output-tokens", n.output_tokens)]
+            {
+                if tokens > TOKENS_MAX {
+                    let place = format!("node '{}': {key}", n.id);
+                    return Err(InputError::Value(format!("{place} must be at most {TOKENS_MAX}")));
+                }
+            }
             let place = format!("node '{}': service-seconds", n.id);
             let service = n.service_seconds.map(|s| millis(s, &place)).transpose()?;
             Ok(NodeSpec {
@@ -311,10 +289,13 @@ pub fn read_pools(text: &str) -> Result<Vec<(PoolState, ServiceModel)>, InputErr
         serde_yaml::from_str::<PoolsFile>(text).map(|file| file.pools)
     };
     let pools = pools.map_err(|error| explain(&error.to_string()))?;
-    pools.into_iter().map(pool).collect()
+    if pools.is_empty() {
+        return Err(InputError::Value("`pools` is empty: name at least one pool".to_owned()));
+    }
+    pools.into_iter().enumerate().map(|(place, input)| pool(place, input)).collect()
 }
 
-fn pool(input: PoolInput) -> Result<(PoolState, ServiceModel), InputError> {
+fn pool(place: usize, input: PoolInput) -> Result<(PoolState, ServiceModel), InputError> {
     let provider = serde_json::to_value(input.provider)
         .ok()
         .and_then(|v| v.as_str().map(str::to_owned))
@@ -324,8 +305,27 @@ fn pool(input: PoolInput) -> Result<(PoolState, ServiceModel), InputError> {
         None => format!("{provider}/{}", input.model),
     });
     let known = known_model(&input.model);
-    if input.cost_per_mtok.is_some_and(|c| !c.is_finite() || c < 0.0) {
-        return Err(InputError::Value(format!("pool '{id}': cost-per-mtok must not be negative")));
+    let texts = [
+        ("id", id.as_str()),
+        ("model", &input.model),
+        ("account", input.account.as_deref().unwrap_or("-")),
+        ("backend", input.backend.as_deref().unwrap_or("-")),
+    ];
+    for (key, text) in texts {
+        let long = text.chars().count() > NAME_MAX;
+        if long || text.chars().any(char::is_control) || (text.is_empty() && key != "model") {
+            let shown: String = text.chars().take(60).flat_map(char::escape_debug).collect();
+            return Err(InputError::Value(format!(
+                "pool {}: the {key} '{shown}' must have 1 to {NAME_MAX} characters, none of them \
+                 control characters",
+                place + 1
+            )));
+        }
+    }
+    if input.cost_per_mtok.is_some_and(|c| !(0.0..=COST_MAX).contains(&c)) {
+        return Err(InputError::Value(format!(
+            "pool '{id}': cost-per-mtok must lie in 0 to {COST_MAX}"
+        )));
     }
     let meter = match input.account {
         Some(account) => MeterKey { backend: input.backend.unwrap_or(provider), account },
@@ -339,7 +339,7 @@ fn pool(input: PoolInput) -> Result<(PoolState, ServiceModel), InputError> {
         id: PoolId::new(id),
         provider: input.provider,
         meter,
-        tier: input.tier.map(TierInput::tier),
+        tier: input.tier,
         context_tokens: input
             .context_tokens
             .or(known.map(|k| k.context_tokens))

@@ -62,7 +62,7 @@ pub(in super::super) fn unit(seed: u64, parts: &[u64]) -> f64 {
 impl Model {
     /// The duration of a success.
     pub(super) fn service(&self, scheduler: &Scheduler, node: usize, pool: usize) -> Millis {
-        let expected = scheduler.expected(node, pool);
+        let expected = scheduler.declared(node, pool);
         let jitter = self.models[pool].jitter;
         if jitter <= 0.0 {
             return expected;
