@@ -68,6 +68,7 @@ fn folding() {
                 burn: Burn::Contract,
                 detail: "the check failed".into(),
                 usage: Usage::default(),
+                evidence: None,
                 quarantine: None,
                 conflicts_with: vec![],
             },

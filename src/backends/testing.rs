@@ -89,6 +89,7 @@ pub(crate) fn attempt(
         deadline: Duration::from_secs(30),
         token_budget: 200_000,
         request_budget: 30,
+        money_budget: None,
         admission: Arc::new(Open),
         cancel: CancellationToken::new(),
     }

@@ -42,6 +42,8 @@ pub struct Attempt {
     pub token_budget: u64,
     /// Requests that the attempt may send.
     pub request_budget: u32,
+    /// US dollars that the attempt may cost; no limit where absent.
+    pub money_budget: Option<f64>,
     /// Whose meters and budgets admit each request; a worker that can be pointed at an address
     /// goes through a gateway ([`super::gateway::Gateway::of`]), which asks here.
     pub admission: Arc<dyn Admission>,

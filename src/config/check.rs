@@ -290,15 +290,23 @@ fn dispatch(c: &mut Checker<'_>, config: &Config) {
         );
     }
     let (at, budget) = (at.key("budget"), &d.budget);
-    for (key, value) in
-        [("usd", budget.usd), ("cycle-usd", budget.cycle_usd), ("node-usd", budget.node_usd)]
-    {
+    for (key, value) in [
+        ("usd", budget.usd),
+        ("cycle-usd", budget.cycle_usd),
+        ("node-usd", budget.node_usd),
+        ("attempt-usd", budget.attempt_usd),
+    ] {
         c.money(&at.key(key), value, false);
     }
     for (key, value) in [
         ("tokens", budget.tokens),
         ("cycle-tokens", budget.cycle_tokens),
         ("node-tokens", budget.node_tokens),
+        ("attempt-tokens", budget.attempt_tokens),
+        ("requests", budget.requests),
+        ("cycle-requests", budget.cycle_requests),
+        ("node-requests", budget.node_requests),
+        ("attempt-requests", Some(budget.attempt_requests.into())),
     ] {
         c.positive(&at.key(key), value.unwrap_or(1), "leave it out for no ceiling");
     }

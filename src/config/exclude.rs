@@ -77,9 +77,12 @@ impl Exclusion {
     #[must_use]
     pub fn matches(&self, pool: &PoolConfig) -> bool {
         let endpoint = || url::Url::parse(pool.base_url.as_deref()?).ok();
+        // A pool without an address may name the service behind it.
+        let backend = pool.backend.as_deref().unwrap_or("");
         let same_host = |host: &str| {
-            endpoint().and_then(|url| url.host_str().map(|h| h.eq_ignore_ascii_case(host)))
-                == Some(true)
+            backend.eq_ignore_ascii_case(host)
+                || endpoint().and_then(|url| url.host_str().map(|h| h.eq_ignore_ascii_case(host)))
+                    == Some(true)
         };
         match self {
             Self::Provider(provider) => pool.provider == *provider,
@@ -88,8 +91,10 @@ impl Exclusion {
             }
             Self::Host(host) => same_host(host),
             Self::HostPort(host, port) => {
-                same_host(host)
-                    && endpoint().and_then(|url| url.port_or_known_default()) == Some(*port)
+                // An unknown port counts as the same: exclusions fail closed.
+                let there = endpoint().and_then(|url| url.port_or_known_default());
+                backend.eq_ignore_ascii_case(&self.to_string())
+                    || (same_host(host) && there.is_none_or(|there| there == *port))
             }
         }
     }
@@ -128,6 +133,11 @@ mod tests {
         for text in ["codex", "openai-compatible:qwen3", "example.net", "nim.example.net:443"] {
             assert!(!Exclusion::parse(text).unwrap().matches(&pool), "{text}");
         }
+        pool.backend = Some("api.example.com".to_owned());
+        assert!(Exclusion::parse("API.example.com").unwrap().matches(&pool));
+        assert!(!Exclusion::parse("api.example.com:443").unwrap().matches(&pool));
+        pool.base_url = None;
+        assert!(Exclusion::parse("api.example.com:443").unwrap().matches(&pool));
         pool.base_url = Some("https://[::1]/v1".to_owned());
         assert!(Exclusion::parse("[::1]:443").unwrap().matches(&pool));
         for text in

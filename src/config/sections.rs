@@ -179,8 +179,8 @@ pub enum Continuation {
     WorkflowDispatch,
 }
 
-/// Ceilings in money and tokens; none where absent.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// Ceilings in money, tokens and requests; none where absent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", default, deny_unknown_fields)]
 pub struct Budget {
     /// US dollars of the whole run.
@@ -188,16 +188,50 @@ pub struct Budget {
     pub usd: Option<f64>,
     /// Tokens (input + output) of the whole run.
     pub tokens: Option<u64>,
+    /// Requests of the whole run.
+    pub requests: Option<u64>,
     /// US dollars of one cycle.
     #[schemars(range(min = 0))]
     pub cycle_usd: Option<f64>,
     /// Tokens of one cycle.
     pub cycle_tokens: Option<u64>,
+    /// Requests of one cycle.
+    pub cycle_requests: Option<u64>,
     /// US dollars of one node, all its attempts.
     #[schemars(range(min = 0))]
     pub node_usd: Option<f64>,
     /// Tokens of one node, all its attempts.
     pub node_tokens: Option<u64>,
+    /// Requests of one node, all its attempts.
+    pub node_requests: Option<u64>,
+    /// US dollars of one attempt.
+    #[schemars(range(min = 0))]
+    pub attempt_usd: Option<f64>,
+    /// Tokens of one attempt; where absent, twenty times what the node is estimated at, and 200 000
+    /// at least.
+    pub attempt_tokens: Option<u64>,
+    /// Requests of one attempt.
+    #[schemars(range(min = 1))]
+    pub attempt_requests: u32,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self {
+            usd: None,
+            tokens: None,
+            requests: None,
+            cycle_usd: None,
+            cycle_tokens: None,
+            cycle_requests: None,
+            node_usd: None,
+            node_tokens: None,
+            node_requests: None,
+            attempt_usd: None,
+            attempt_tokens: None,
+            attempt_requests: 60,
+        }
+    }
 }
 
 /// Attempts per node, by whose fault the failure was.

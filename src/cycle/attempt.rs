@@ -14,7 +14,7 @@ use super::error::blocking;
 use super::{CycleError, land};
 use crate::backends::gateway::{Lack, Open};
 use crate::backends::{Attempt, WorkReport};
-use crate::ledger::{Burn, EventKind, NodeRecord, Receipt};
+use crate::ledger::{Burn, EventKind, Evidence, NodeRecord, Receipt};
 use crate::model::{
     AttemptNumber, Classification, Finding, Node, NodeId, Outcome, OwnerToken, Usage,
 };
@@ -141,6 +141,7 @@ async fn claim(
                 burn: Burn::Infrastructure,
                 detail: format!("There is no base to work on: {error}."),
                 usage: Usage::default(),
+                evidence: None,
                 quarantine: None,
                 conflicts_with: Vec::new(),
             };
@@ -200,8 +201,9 @@ impl Ticket {
             previous_failure: self.previous_failure.clone(),
             repair: None,
             deadline: self.pool.attempt_timeout,
-            token_budget: token_budget(self),
-            request_budget: REQUEST_BUDGET,
+            token_budget: token_budget(cycle, self),
+            request_budget: cycle.config.dispatch.budget.attempt_requests,
+            money_budget: cycle.config.dispatch.budget.attempt_usd,
             admission: match &self.seat {
                 Some(seat) => seat.clone(),
                 None => Arc::new(Open),
@@ -232,6 +234,11 @@ pub(super) async fn work_and_judge(
     {
         attempt.repair = Some(refusal.detail.clone());
         let first = report.usage;
+        // Both turns are one attempt.
+        attempt.request_budget = attempt.request_budget.saturating_sub(first.requests).max(1);
+        let used = first.input_tokens.saturating_add(first.output_tokens);
+        attempt.token_budget = attempt.token_budget.saturating_sub(used);
+        attempt.money_budget = attempt.money_budget.map(|usd| (usd - first.cost_usd).max(0.0));
         report = worker.work(attempt).await;
         report.usage += first;
         verdict = accept::judge(cycle, ticket, &slot, &report).await?;
@@ -239,13 +246,11 @@ pub(super) async fn work_and_judge(
     Ok((report, verdict))
 }
 
-/// Requests of one attempt; a tool loop that needs more is going round in circles.
-const REQUEST_BUDGET: u32 = 60;
-
 /// A tool loop sends its whole history with each request: allow a generous multiple of one turn.
-fn token_budget(ticket: &Ticket) -> u64 {
-    let one_turn = ticket.node.input_tokens + ticket.node.output_tokens;
-    (one_turn * 20).max(200_000)
+fn token_budget(cycle: &Cycle, ticket: &Ticket) -> u64 {
+    let one_turn = ticket.node.input_tokens.saturating_add(ticket.node.output_tokens);
+    let usual = one_turn.saturating_mul(20).max(200_000);
+    cycle.config.dispatch.budget.attempt_tokens.unwrap_or(usual)
 }
 
 pub(super) fn nothing_to_do() -> WorkReport {
@@ -344,14 +349,20 @@ async fn refuse(
     // An attempt that was not let through has failed at nothing, unless the request fits nowhere.
     let held_back = ticket.seat.as_ref().and_then(|seat| seat.held_back());
     let held_back = held_back.filter(|(refused, _)| refused.lack != Lack::Fit);
-    let stopped = cycle.cancel.is_cancelled() || held_back.is_some();
+    let cancelled = cycle.cancel.is_cancelled();
+    let stopped = cancelled || held_back.is_some();
     let burn = if stopped && refusal.outcome != Outcome::InvalidResult {
         Burn::None
     } else {
         crate::scheduling::burn(refusal.outcome)
     };
-    if let Some((_, until)) = held_back.filter(|_| burn == Burn::None) {
-        done.end = End::HeldBack(until);
+    if burn == Burn::None && stopped {
+        if let Some((_, until)) = held_back {
+            done.end = End::HeldBack(until);
+        } else if refusal.outcome == Outcome::Timeout {
+            // Our stop is no word of the pool's.
+            done.end = End::HeldBack(cycle.clock.now());
+        }
     }
     let (outcome, detail) = (refusal.outcome, refusal.detail);
     let mut events = vec![ended(ticket, report, outcome, burn, detail, quarantine, Vec::new())];
@@ -378,9 +389,22 @@ fn ended(
         burn,
         detail,
         usage: report.usage,
+        evidence: evidence(ticket, report),
         quarantine,
         conflicts_with,
     }
+}
+
+/// What the backend answered: as the gateway saw it, else as the worker's output tells it.
+fn evidence(ticket: &Ticket, report: &WorkReport) -> Option<Evidence> {
+    let said = report.classification.as_ref();
+    let told = said.map(|reading| Evidence {
+        rule: reading.rule.clone(),
+        text: reading.evidence.clone(),
+        reset_seconds: reading.reset_seconds,
+        ..Evidence::default()
+    });
+    ticket.seat.as_ref().and_then(|seat| seat.evidence()).or(told)
 }
 
 /// Refused attempts whose trees are kept, per run.

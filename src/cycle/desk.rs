@@ -11,8 +11,9 @@ use tokio::sync::Notify;
 
 use super::Clock;
 use crate::backends::gateway::{Admission, Lack, Permit, Refused, Seen, limit_hints};
-use crate::model::NodeId;
-use crate::scheduling::{self, Estimate, MeterIx, Millis, Reservation, Scheduler, timestamp};
+use crate::ledger::Evidence;
+use crate::model::{Classification, NodeId};
+use crate::scheduling::{Asked, Estimate, MeterIx, Millis, Request, Scheduler, Used, timestamp};
 
 /// The farthest room in a window that a request waits for, milliseconds: twice the window of a
 /// minute. What is farther away is a reset, for which the node waits, not a running attempt.
@@ -62,7 +63,7 @@ impl Desk {
     #[must_use]
     pub fn seat(self: &Arc<Self>, node: &NodeId, meter: MeterIx) -> Arc<Seat> {
         let (desk, node) = (Arc::clone(self), node.clone());
-        Arc::new(Seat { desk, node, meter, refused: Mutex::default() })
+        Arc::new(Seat { desk, node, meter, seen: Arc::default() })
     }
 
     fn now(&self) -> Millis {
@@ -76,17 +77,45 @@ pub struct Seat {
     desk: Arc<Desk>,
     node: NodeId,
     meter: MeterIx,
-    refused: Mutex<Option<(Refused, Timestamp)>>,
+    seen: Arc<Mutex<Notes>>,
+}
+
+/// What became of an attempt's requests.
+#[derive(Debug, Default)]
+struct Notes {
+    refused: Option<(Refused, Timestamp)>,
+    requests: u32,
+    failures: u32,
+    /// The last failure that no success followed.
+    last: Option<(Option<u16>, Classification)>,
 }
 
 impl Seat {
     /// The refusal that ended the attempt, and when to ask again: it says nothing about the pool or
     /// the node.
     pub fn held_back(&self) -> Option<(Refused, Timestamp)> {
-        self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.notes().refused.clone()
     }
 
-    async fn wait(&self, estimate: Estimate) -> Result<Reservation, Refused> {
+    /// The last failure of the backend that no success followed, as the gateway saw it.
+    pub fn evidence(&self) -> Option<Evidence> {
+        let notes = self.notes();
+        let (status, reading) = notes.last.as_ref()?;
+        Some(Evidence {
+            status: *status,
+            rule: reading.rule.clone(),
+            text: reading.evidence.clone(),
+            reset_seconds: reading.reset_seconds,
+            requests: notes.requests,
+            failures: notes.failures,
+        })
+    }
+
+    fn notes(&self) -> MutexGuard<'_, Notes> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn wait(&self, estimate: Estimate) -> Result<Request, Refused> {
         let desk = &*self.desk;
         let _waiting = Waiting::new(self, estimate);
         let _turn = match desk.lines.get(self.meter.index()) {
@@ -100,22 +129,22 @@ impl Seat {
             let now = desk.now();
             let answer = desk.core().admit(&self.node, now, now + ARRIVAL, estimate);
             match answer {
-                Some(scheduling::Admission::Granted(reservation)) => return Ok(reservation),
-                Some(scheduling::Admission::WaitUntil(at)) if at - now > FAR => {
+                Asked::Granted(request) => return Ok(request),
+                Asked::WaitUntil(at) if at - now > FAR => {
                     return Err(Refused {
                         lack: Lack::Room,
                         retry_after: Some(length(at - now)),
                         reason: format!("its windows are full until {}", timestamp(at)),
                     });
                 }
-                Some(scheduling::Admission::WaitUntil(at)) => {
+                Asked::WaitUntil(at) => {
                     tokio::select! {
                         () = desk.clock.sleep_until(timestamp(at)) => {}
                         () = changed => {}
                     }
                 }
-                Some(scheduling::Admission::Busy) => changed.await,
-                Some(scheduling::Admission::Never) => {
+                Asked::Busy => changed.await,
+                Asked::Never => {
                     let Estimate { input_tokens, output_tokens } = estimate;
                     return Err(Refused {
                         lack: Lack::Fit,
@@ -126,7 +155,14 @@ impl Seat {
                         ),
                     });
                 }
-                None => {
+                Asked::OverBudget(over) => {
+                    return Err(Refused {
+                        lack: Lack::Budget,
+                        retry_after: None,
+                        reason: over.text().to_owned(),
+                    });
+                }
+                Asked::NotRunning => {
                     return Err(Refused {
                         lack: Lack::Room,
                         retry_after: None,
@@ -174,17 +210,16 @@ impl Admission for Seat {
             })
         });
         match answer {
-            Ok(reservation) => {
+            Ok(request) => {
                 let desk = Arc::clone(&self.desk);
-                Ok(Box::new(Ticket { desk, reservation: Some(reservation) }))
+                Ok(Box::new(Ticket { desk, seen: Arc::clone(&self.seen), request: Some(request) }))
             }
             Err(refused) => {
                 let wait = refused.retry_after.unwrap_or(Duration::ZERO);
                 let wait = SignedDuration::try_from(wait).unwrap_or(SignedDuration::ZERO);
                 let now = self.desk.clock.now();
                 let until = now.checked_add(wait).unwrap_or(now);
-                let mut kept = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-                *kept = Some((refused.clone(), until));
+                self.notes().refused = Some((refused.clone(), until));
                 Err(refused)
             }
         }
@@ -194,26 +229,44 @@ impl Admission for Seat {
 /// The room of one request under way.
 struct Ticket {
     desk: Arc<Desk>,
-    reservation: Option<Reservation>,
+    seen: Arc<Mutex<Notes>>,
+    request: Option<Request>,
+}
+
+impl Ticket {
+    fn note(&self, seen: &Seen) {
+        let mut notes = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        notes.requests += 1;
+        match &seen.failure {
+            Some(reading) => {
+                notes.failures += 1;
+                notes.last = Some((seen.status, reading.clone()));
+            }
+            None => notes.last = None,
+        }
+    }
 }
 
 impl Permit for Ticket {
     fn settle(mut self: Box<Self>, seen: &Seen) {
-        let Some(reservation) = self.reservation.take() else { return };
+        let Some(request) = self.request.take() else { return };
+        self.note(seen);
         let now = self.desk.now();
-        let used = seen
+        let tokens = seen
             .usage
             .map(|(input, output)| Estimate { input_tokens: input, output_tokens: output });
+        // A refusal that reports nothing has used nothing of a budget; the windows may know better.
+        let used = Used { tokens, usd: seen.cost_usd, refused: seen.failure.is_some() };
         let hints = limit_hints(seen, now);
-        self.desk.change(|core| core.settle_request(reservation, used, &hints, now));
+        self.desk.change(|core| core.settle_request(request, used, &hints, now));
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if let Some(reservation) = self.reservation.take() {
+        if let Some(request) = self.request.take() {
             let now = self.desk.now();
-            self.desk.change(|core| core.settle_request(reservation, None, &[], now));
+            self.desk.change(|core| core.settle_request(request, Used::default(), &[], now));
         }
     }
 }

@@ -12,12 +12,13 @@ use tokio::task::{Id, JoinSet};
 use super::attempt::{self, Done, End};
 use super::context::{Cycle, ReadyPool};
 use super::desk::Desk;
+use super::keys;
 use super::{CycleError, land, reconcile};
 use crate::ledger::{DependsOn, EventKind, FrictionType, NodeState, Run};
 use crate::model::{Classification, NodeId, Outcome, PoolId};
 use crate::scheduling::{
-    Decision, Effect, Finish, Finished, Millis, NodeSpec, NodeStatus, NodeWall, Options, PoolState,
-    Scheduler, Settled, settles_across_cycles, timestamp,
+    AttemptLimits, Budgets, Ceiling, Decision, Effect, Finish, Finished, Millis, NodeSpec,
+    NodeStatus, NodeWall, Options, PoolState, Scheduler, Settled, settles_across_cycles, timestamp,
 };
 
 /// What the drive came to.
@@ -48,7 +49,26 @@ pub async fn drive(cycle: &Arc<Cycle>) -> Result<Drive, CycleError> {
     keeper.abort();
     drop(landings);
     lander.await.map_err(|e| CycleError::Internal(e.to_string()))??;
+    keep_learned(cycle, &desk).await?;
     outcome
+}
+
+/// What was learned of limits outlives the job, also where it grew again.
+async fn keep_learned(cycle: &Cycle, desk: &Desk) -> Result<(), CycleError> {
+    let events: Vec<EventKind> = {
+        let (run, core) = (cycle.journal.state(), desk.core());
+        let changed = cycle.pools.keys().filter_map(|pool| {
+            let limits = core.meters().learned(core.meter(pool)?);
+            let known = run.pools.get(pool).and_then(|record| record.learned);
+            (known.unwrap_or_default() != limits)
+                .then(|| EventKind::LimitLearned { pool: pool.clone(), limits })
+        });
+        changed.collect()
+    };
+    if !events.is_empty() {
+        cycle.journal.write(events).await?;
+    }
+    Ok(())
 }
 
 async fn run(
@@ -163,7 +183,7 @@ pub(super) async fn settle(
         End::Landed => {
             let finish = finish(&done, now);
             let finished = desk.change(|core| core.finished(&done.node, &finish, millis(now)));
-            events.extend(pool_events(finished, &done));
+            events.extend(pool_events(cycle, finished, &done));
             if events.is_empty() {
                 events.extend(pool.and_then(|pool| recovered(cycle, pool, now)));
             }
@@ -182,9 +202,10 @@ pub(super) async fn settle(
         End::Ended => {
             let finish = finish(&done, now);
             let finished = desk.change(|core| core.finished(&done.node, &finish, millis(now)));
-            events.extend(pool_events(finished, &done));
+            events.extend(pool_events(cycle, finished, &done));
         }
     }
+    events.extend(desk.core().drifts().into_iter().flat_map(|(pool, price)| drift(pool, price)));
     if !events.is_empty() {
         cycle.journal.write(events).await?;
     }
@@ -224,9 +245,16 @@ fn heals(reading: &Classification) -> bool {
             || text.contains("no capacity"))
 }
 
-fn pool_events(finished: Option<Finished>, done: &Done) -> Vec<EventKind> {
+fn pool_events(cycle: &Cycle, finished: Option<Finished>, done: &Done) -> Vec<EventKind> {
     let effects = finished.map(|f| f.effects).unwrap_or_default();
-    effects.iter().flat_map(|effect| effect_events(effect, done)).collect()
+    effects.iter().flat_map(|effect| effect_events(cycle, effect, done)).collect()
+}
+
+/// A pool that is declared free charges: it is dear from here on, and that is said once.
+fn drift(pool: PoolId, usd_per_mtok: f64) -> [EventKind; 2] {
+    let text = format!("declared free; its answers charge {usd_per_mtok:.2} US dollars per Mtok");
+    let friction = friction(FrictionType::DeclaredCostDrift, pool.to_string(), text);
+    [EventKind::CostObserved { pool, usd_per_mtok }, friction]
 }
 
 /// A success after a pause: the backoff starts anew.
@@ -238,7 +266,7 @@ fn recovered(cycle: &Cycle, pool: &PoolId, now: Timestamp) -> Option<EventKind> 
         .then(|| EventKind::PoolRestored { pool: pool.clone(), by: "a success".to_owned() })
 }
 
-fn effect_events(effect: &Effect, done: &Done) -> Vec<EventKind> {
+fn effect_events(cycle: &Cycle, effect: &Effect, done: &Done) -> Vec<EventKind> {
     let evidence = done.classification.as_ref().map(|c| c.evidence.clone()).unwrap_or_default();
     match effect {
         // An open circuit breaker dies with the job: a fresh one tries again.
@@ -268,6 +296,9 @@ fn effect_events(effect: &Effect, done: &Done) -> Vec<EventKind> {
                     outcome: settled.outcome,
                     until: settled.until.map(timestamp),
                     evidence: evidence.clone(),
+                    key: (settled.outcome == Outcome::Auth)
+                        .then(|| keys::tag(cycle.config.pool(pool)?, &*cycle.env))
+                        .flatten(),
                 },
                 friction(kind, pool.to_string(), evidence),
             ]
@@ -291,8 +322,9 @@ fn friction(kind: FrictionType, discriminator: String, text: String) -> EventKin
         FrictionType::CreditExhausted => "top up the account, or exclude the pool; then `unsettle`",
         FrictionType::ModelUnavailable => "name another model, or wait for the probe",
         FrictionType::PacketTooLarge => "add a pool with a larger window, or split the node",
+        FrictionType::DeclaredCostDrift => "declare `cost-per-mtok`, or exclude the pool",
         FrictionType::QuotaUnclassified => "declare the pool's limits",
-        _ => "see the pool's cause; renew its key or exclude it; then `unsettle`",
+        _ => "see the pool's cause; renew its key (a new one is tried by itself) or exclude it",
     };
     EventKind::Friction { friction: kind, discriminator, text, remedy: remedy.to_owned() }
 }
@@ -381,6 +413,7 @@ pub(super) fn node_specs(cycle: &Cycle, run: &Run) -> Vec<NodeSpec> {
                 spec.after.extend(record.conflicts.iter().cloned());
                 spec.contract_failures = record.contract_burnt;
                 spec.infra_failures = record.infrastructure_burnt;
+                spec.spent = record.usage.into();
             }
             if let Some(bans) = run.bans.get(&node.id) {
                 spec.banned = bans.iter().map(|(p, t)| (p.clone(), *t)).collect();
@@ -412,15 +445,30 @@ pub(super) fn scheduler_over(
     let nodes = node_specs(cycle, &run);
     let pools = pool_states(cycle, &run, wanted);
     let budget = &cycle.config.dispatch.budget;
-    let left_usd =
-        [budget.usd.map(|usd| usd + run.extra_budget_usd - run.usage.cost_usd), budget.cycle_usd];
-    let used = run.usage.input_tokens + run.usage.output_tokens;
-    let left_tokens = [budget.tokens.map(|t| t.saturating_sub(used)), budget.cycle_tokens];
+    let whole = Ceiling {
+        requests: budget.requests,
+        tokens: budget.tokens,
+        usd: budget.usd.map(|usd| usd + run.extra_budget_usd),
+    };
+    let budgets = Budgets {
+        run: whole.less(run.usage.into()),
+        cycle: Ceiling {
+            requests: budget.cycle_requests,
+            tokens: budget.cycle_tokens,
+            usd: budget.cycle_usd,
+        },
+        node: Ceiling {
+            requests: budget.node_requests,
+            tokens: budget.node_tokens,
+            usd: budget.node_usd,
+        },
+    };
+    let max = &cycle.config.dispatch.max_attempts;
     let options = Options {
         dial: cycle.config.dispatch.dial.0,
         deadline: Some(millis(cycle.deadline)),
-        budget_usd: left_usd.into_iter().flatten().reduce(f64::min),
-        budget_tokens: left_tokens.into_iter().flatten().min(),
+        budgets,
+        attempts: AttemptLimits { contract: max.contract, infrastructure: max.infrastructure },
         ..Options::default()
     };
     let mut scheduler =
@@ -461,12 +509,18 @@ fn pool_state(pool: crate::model::Pool, run: &Run, now: Timestamp) -> PoolState 
     if let Some(pause) = record.paused.as_ref().filter(|p| p.until > fresh) {
         state.paused = Some((pause.outcome, millis(pause.until), pause.step));
     }
-    if let Some(settle) = record.settled.as_ref().filter(|s| s.until.is_none_or(|u| u > now)) {
+    // Also one whose end has come: a single probe decides then.
+    if let Some(settle) = &record.settled {
         state.settled = Some(Settled { outcome: settle.outcome, until: settle.until.map(millis) });
     }
     if let Some(learned) = record.learned {
         state.learned = learned;
     }
     state.service = state.service.corrected(&record.served);
+    // A person who declares a price knows it better.
+    if state.pool.cost_per_mtok == Some(0.0) && record.usd_per_mtok.is_some() {
+        state.pool.cost_per_mtok = record.usd_per_mtok;
+    }
+    state.used = record.recent.iter().map(|(at, usage)| (millis(*at), *usage)).collect();
     state
 }

@@ -16,6 +16,7 @@ mod grant;
 mod holder;
 mod inbox;
 mod journal;
+mod keys;
 mod land;
 mod names;
 mod next_step;

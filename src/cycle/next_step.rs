@@ -15,8 +15,8 @@ use super::setup::{Options, Parts};
 use super::take_in::TakenIn;
 use super::walls::AllWalls;
 use super::{
-    CycleError, close, drive, grant, inbox, land, open, pause, proceed, reconcile, setup, show,
-    view,
+    CycleError, close, drive, grant, inbox, keys, land, open, pause, proceed, reconcile, setup,
+    show, view,
 };
 use crate::backends::Surroundings;
 use crate::backends::openai::ProcessVerify;
@@ -212,10 +212,15 @@ pub(super) async fn begin(
     if parts.options.resume && journal.state().is_stopped() {
         journal.write(vec![EventKind::Resumed { by: "--resume".to_owned() }]).await?;
     }
+    let lifted = keys::lift(&parts.config, &journal.state(), &*parts.options.env);
+    let new_key = !lifted.is_empty();
+    if new_key {
+        journal.write(lifted).await?;
+    }
     let early = match job {
         Job::TakeIn(_) => None,
         Job::Whole | Job::HandOut => {
-            too_early(&parts, &journal).or_else(|| proceed::fuse(&parts, &journal))
+            too_early(&parts, &journal, new_key).or_else(|| proceed::fuse(&parts, &journal))
         }
     };
     if let Some(report) = early.clone()
@@ -285,11 +290,11 @@ async fn dry_run(parts: &Parts, chosen: Chosen) -> Result<CycleReport, CycleErro
 }
 
 /// A scheduled wake-up before the pause's end does nothing: the pause stands.
-fn too_early(parts: &Parts, journal: &super::Journal) -> Option<CycleReport> {
+fn too_early(parts: &Parts, journal: &super::Journal, new_key: bool) -> Option<CycleReport> {
     let run = journal.state();
     let pause = run.pause.as_ref()?;
     let operator = pause.cause == PauseCause::Operator;
-    let early = pause.not_before.is_some_and(|at| at > parts.clock.now());
+    let early = pause.not_before.is_some_and(|at| at > parts.clock.now()) && !new_key;
     if !(operator || early) || parts.options.resume {
         return None;
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::CycleError;
 use super::context::ReadyPool;
 use crate::backends::{Surroundings, Worker, worker_for};
-use crate::config::{Config, PoolConfig};
+use crate::config::{Config, Exclusion, PoolConfig};
 use crate::ledger::Run;
 use crate::model::{Pool, PoolId, Provider};
 use crate::scheduling::Settled;
@@ -121,6 +121,7 @@ fn choose(
     now: jiff::Timestamp,
     reaches: Vec<Reach>,
 ) -> Result<(Vec<Pool>, PoolSet), CycleError> {
+    let exclusions = exclusions(config)?;
     let mut declared = Vec::new();
     for (pool, reach) in config.pools().iter().zip(reaches) {
         let id = pool.pool_id();
@@ -131,21 +132,33 @@ fn choose(
             .map(|s| Settled { outcome: s.outcome, until: s.until.map(|u| u.as_millisecond()) });
         declared.push(Declared {
             pool: pool.to_pool(),
-            endpoint: pool.base_url.clone(),
+            excluded: exclusions
+                .iter()
+                .find(|(_, exclusion)| exclusion.matches(pool))
+                .map(|(text, _)| (*text).to_owned()),
             account_known: pool.account.is_some() || pool.key_env.is_some(),
             reach,
             settled,
         });
     }
-    let set = eligible(&declared, &config.exclude, config.dispatch.command_workers)
-        .map_err(|e| CycleError::input(e.to_string(), "correct `exclude` in the configuration"))?;
-    let warnings = set
-        .idle_exclusions
-        .iter()
-        .map(|pattern| format!("exclude: '{pattern}' matches no declared pool"))
-        .collect();
+    let set = eligible(&declared, config.dispatch.command_workers);
+    let idle = exclusions.iter().filter(|(_, e)| !config.pools().iter().any(|p| e.matches(p)));
+    let warnings =
+        idle.map(|(pattern, _)| format!("exclude: '{pattern}' matches no declared pool")).collect();
     let out = PoolSet { dropped: set.dropped, warnings, ..PoolSet::default() };
     Ok((set.pools, out))
+}
+
+/// # Errors
+/// When one can't be read: exclusions fail closed.
+fn exclusions(config: &Config) -> Result<Vec<(&str, Exclusion)>, CycleError> {
+    let read = |text: &String| Exclusion::parse(text);
+    let parsed: Result<Vec<_>, _> = config.exclude.iter().map(read).collect();
+    let parsed = parsed.map_err(|e| {
+        let remedy = "in `exclude`, name a provider, provider:model, or an endpoint host[:port]";
+        CycleError::input(e.to_string(), remedy)
+    })?;
+    Ok(config.exclude.iter().map(String::as_str).zip(parsed).collect())
 }
 
 /// Whether this process can reach the pool.

@@ -77,6 +77,7 @@ pub(super) fn end_of_dead_claim(run: &Run, node: &NodeId, claim: &Claim, why: &s
             burn: Burn::Infrastructure,
             detail: format!("The attempt was cut off: {why}."),
             usage: Usage::default(),
+            evidence: None,
             quarantine: None,
             conflicts_with: Vec::new(),
         },

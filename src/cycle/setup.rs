@@ -255,11 +255,8 @@ fn unsupported(setting: &str) -> CycleError {
 /// is not there.
 fn refuse_unsupported(config: &Config) -> Result<(), CycleError> {
     use crate::config::PullRequestMode;
-    let budget = &config.dispatch.budget;
     let settings = [
         ("planning.max-nodes", config.planning.max_nodes.is_some()),
-        ("dispatch.budget.node-usd", budget.node_usd.is_some()),
-        ("dispatch.budget.node-tokens", budget.node_tokens.is_some()),
         ("pull-requests.mode: single", config.pull_requests.mode == PullRequestMode::Single),
         ("pull-requests.auto-merge", config.pull_requests.auto_merge),
         ("report.html", config.report.html),

@@ -235,6 +235,26 @@ pub enum Burn {
     Infrastructure,
 }
 
+/// What a backend really answered when an attempt failed on it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct Evidence {
+    /// HTTP status, where an answer came.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// The rule that read it.
+    pub rule: String,
+    /// Its words; secrets scrubbed, cut.
+    pub text: String,
+    /// The stated reset, seconds from then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reset_seconds: Option<f64>,
+    /// Requests of the attempt that a gateway saw.
+    pub requests: u32,
+    /// How many of them failed.
+    pub failures: u32,
+}
+
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case", rename_all_fields = "kebab-case")]
@@ -293,6 +313,9 @@ pub enum EventKind {
         detail: String,
         #[serde(default)]
         usage: Usage,
+        /// What the backend answered, where one did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        evidence: Option<Evidence>,
         /// The kept tree of a rejected attempt, as a commit id.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         quarantine: Option<String>,
@@ -382,6 +405,9 @@ pub enum EventKind {
         #[schemars(with = "Option<String>")]
         until: Option<Timestamp>,
         evidence: String,
+        /// Of a refused key: which one it was, as a salted and very short digest.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key: Option<String>,
     },
     /// The pool is back.
     PoolRestored { pool: PoolId, by: String },
@@ -391,6 +417,8 @@ pub enum EventKind {
     SizeBanned { node: NodeId, pool: PoolId, tokens: u64 },
     /// A limit that was learned, not declared.
     LimitLearned { pool: PoolId, limits: crate::model::Limits },
+    /// A pool that is declared free charges this much, US dollars per million tokens.
+    CostObserved { pool: PoolId, usd_per_mtok: f64 },
     /// The run cannot go on now.
     Paused {
         cause: PauseCause,

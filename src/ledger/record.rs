@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::event::{
-    BranchAsk, Burn, Event, EventKind, FrictionType, GrantedClaim, Holder, PauseCause, PausedNode,
-    Receipt,
+    BranchAsk, Burn, Event, EventKind, Evidence, FrictionType, GrantedClaim, Holder, PauseCause,
+    PausedNode, Receipt,
 };
 use crate::model::{AttemptNumber, Limits, NodeId, Outcome, OwnerToken, PoolId, Usage};
 
@@ -42,7 +42,7 @@ pub struct GrantRecord {
 }
 
 /// How one attempt failed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Failure {
     /// Which try.
@@ -55,6 +55,9 @@ pub struct Failure {
     pub burn: Burn,
     /// What went wrong.
     pub detail: String,
+    /// What the backend answered, where one did.
+    #[serde(default)]
+    pub evidence: Option<Evidence>,
     /// The kept tree.
     pub quarantine: Option<String>,
 }
@@ -278,6 +281,11 @@ pub struct PoolRecord {
     pub learned: Option<Limits>,
     /// How long its accepted attempts took.
     pub served: Served,
+    /// What attempts used in the day before the last of them, by their ends: it still counts in the
+    /// windows of the next job.
+    pub recent: Vec<(Timestamp, Usage)>,
+    /// What it charges although it is declared free, US dollars per million tokens.
+    pub usd_per_mtok: Option<f64>,
     /// Consumption.
     pub usage: Usage,
 }
@@ -306,6 +314,9 @@ pub struct PoolSettle {
     pub until: Option<Timestamp>,
     /// What the backend said.
     pub evidence: String,
+    /// Which key was refused; see [`EventKind::PoolSettled`].
+    #[serde(default)]
+    pub key: Option<String>,
 }
 
 /// The pause of the run.

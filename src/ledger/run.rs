@@ -22,6 +22,9 @@ use crate::model::{AttemptNumber, GrantId, NodeId, OwnerToken, PoolId, RunId, Us
 /// waits for limits included it takes less than this.
 const MAKER_LOST: SignedDuration = SignedDuration::from_mins(5);
 
+/// The longest window of a quota.
+const LONGEST_WINDOW: SignedDuration = SignedDuration::from_hours(24);
+
 /// What applying one event did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Applied {
@@ -174,7 +177,8 @@ impl Run {
             | EventKind::PoolRestored { .. }
             | EventKind::Unsettled { .. }
             | EventKind::SizeBanned { .. }
-            | EventKind::LimitLearned { .. } => {
+            | EventKind::LimitLearned { .. }
+            | EventKind::CostObserved { .. } => {
                 self.apply_pool(&event.kind);
                 Applied::Yes
             }
@@ -317,11 +321,12 @@ impl Run {
                 burn,
                 detail,
                 usage,
+                evidence,
                 quarantine,
                 conflicts_with,
                 ..
             } => {
-                self.use_up(node, pool, *usage);
+                self.use_up(node, pool, *usage, event.at);
                 let record = self.record(node);
                 record.claim = None;
                 match burn {
@@ -336,11 +341,12 @@ impl Run {
                     outcome: *outcome,
                     burn: *burn,
                     detail: detail.clone(),
+                    evidence: evidence.clone(),
                     quarantine: quarantine.clone(),
                 });
             }
             EventKind::Accepted { node, receipt, .. } => {
-                self.use_up(node, &receipt.pool, receipt.usage);
+                self.use_up(node, &receipt.pool, receipt.usage, event.at);
                 if let Some(began) = self.record(node).started_at.take() {
                     let millis = event.at.as_millisecond().saturating_sub(began.as_millisecond());
                     let pool = self.pools.entry(receipt.pool.clone()).or_default();
@@ -555,11 +561,12 @@ impl Run {
                     });
                 }
             }
-            EventKind::PoolSettled { pool, outcome, until, evidence } => {
+            EventKind::PoolSettled { pool, outcome, until, evidence, key } => {
                 self.pools.entry(pool.clone()).or_default().settled = Some(PoolSettle {
                     outcome: *outcome,
                     until: *until,
                     evidence: evidence.clone(),
+                    key: key.clone(),
                 });
             }
             EventKind::PoolRestored { pool, .. } | EventKind::Unsettled { pool, .. } => {
@@ -572,6 +579,9 @@ impl Run {
             }
             EventKind::LimitLearned { pool, limits } => {
                 self.pools.entry(pool.clone()).or_default().learned = Some(*limits);
+            }
+            EventKind::CostObserved { pool, usd_per_mtok } => {
+                self.pools.entry(pool.clone()).or_default().usd_per_mtok = Some(*usd_per_mtok);
             }
             _ => {}
         }
@@ -673,9 +683,17 @@ impl Run {
         self.nodes.entry(node.clone()).or_default()
     }
 
-    fn use_up(&mut self, node: &NodeId, pool: &PoolId, usage: Usage) {
+    fn use_up(&mut self, node: &NodeId, pool: &PoolId, usage: Usage, at: Timestamp) {
         self.usage += usage;
         self.record(node).usage += usage;
-        self.pools.entry(pool.clone()).or_default().usage += usage;
+        let record = self.pools.entry(pool.clone()).or_default();
+        record.usage += usage;
+        if usage != Usage::default() {
+            record.recent.push((at, usage));
+        }
+        let old = at.checked_sub(LONGEST_WINDOW).unwrap_or(at);
+        if record.recent.first().is_some_and(|(first, _)| *first <= old) {
+            record.recent.retain(|(at, _)| *at > old);
+        }
     }
 }

@@ -1,10 +1,8 @@
 //! The end of an attempt: what it does to the pool, to the node and to its dependents.
 
-use super::outcome::{
-    CONTRACT_BUDGET, Finish, INFRA_BUDGET, PoolEffect, burn, pool_effect, refused_here,
-};
+use super::budget::{Spent, expected};
+use super::outcome::{Finish, PoolEffect, burn, pool_effect, refused_here};
 use super::scheduler::{Effect, Finished, NodeState, Running, Scheduler};
-use super::select::estimate;
 use super::{Estimate, Millis};
 use crate::ledger::Burn;
 use crate::model::{NodeId, Outcome};
@@ -30,11 +28,12 @@ impl Scheduler {
             .map(|u| Estimate { input_tokens: u.input_tokens, output_tokens: u.output_tokens });
         if let Some(reservation) = running.reservation {
             self.meters.settle(reservation, used);
-        }
-        if let Some(used) = used {
-            let need = estimate(&self.specs[ix as usize], &self.pools[running.pool].pool);
-            self.charge(running.pool, need, -1.0);
-            self.charge(running.pool, used, 1.0);
+            if let (Some(usage), Some(used)) = (usage, used) {
+                let priced = expected(&self.pools[running.pool], used).usd;
+                let real = Spent { usd: usage.cost_usd.max(priced), ..Spent::from(usage) };
+                self.give_back(ix as usize, running.booked);
+                self.take(ix as usize, real);
+            }
         }
         Some(running)
     }
@@ -93,6 +92,16 @@ impl Scheduler {
         Some(Finished { state: self.nodes[at].state, burn, effects })
     }
 
+    /// Looks again which pools the node's own budget affords; true when it affords fewer than fit.
+    fn reckon(&mut self, ix: u32) -> bool {
+        let at = ix as usize;
+        let short = (0..self.pools.len()).any(|p| self.node_over_budget(at, p).is_some());
+        if short {
+            self.nodes[at].class = self.classify(at);
+        }
+        short
+    }
+
     /// Back to the queue, or out when its budget is used up.
     fn requeue(&mut self, ix: u32, burn: Burn, now: Millis, effects: &mut Vec<Effect>) {
         let at = ix as usize;
@@ -108,9 +117,16 @@ impl Scheduler {
                 work.infra_row += 1;
             }
         }
-        let refused_everywhere =
-            burn == Burn::Contract && self.classes[work.class].eligible.is_empty();
-        if work.contract >= CONTRACT_BUDGET || work.infra >= INFRA_BUDGET || refused_everywhere {
+        let out_of_budget = self.reckon(ix);
+        let work = &mut self.nodes[at];
+        let refused_everywhere = burn == Burn::Contract
+            && !out_of_budget
+            && self.classes[work.class].eligible.is_empty();
+        let limits = self.options.attempts;
+        if work.contract >= limits.contract
+            || work.infra >= limits.infrastructure
+            || refused_everywhere
+        {
             work.state = NodeState::Failed;
             self.block_dependents(ix, effects);
         } else if burn == Burn::Infrastructure && work.infra_row > 1 {
@@ -154,7 +170,8 @@ impl Scheduler {
             }
             PoolEffect::Settled => {
                 // Several attempts in flight settle the pool once.
-                if !self.health[ix].is_out() {
+                let health = &self.health[ix];
+                if !(health.is_out() || (finish.temporary && health.is_settled(now))) {
                     let settled =
                         self.health[ix].settle(outcome, finish.temporary, finish.reset_at, now);
                     effects.push(Effect::Settled { pool, settled });
@@ -199,6 +216,7 @@ impl Scheduler {
             if running.probe {
                 self.health[running.pool].probe_over();
             }
+            self.reckon(ix);
             self.make_ready(ix);
         }
     }

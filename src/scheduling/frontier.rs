@@ -14,7 +14,10 @@ impl Scheduler {
         let spec = &self.specs[ix];
         let mut fit = PoolSet::empty(self.pools.len());
         for (p, state) in self.pools.iter().enumerate() {
-            if !self.nodes[ix].shut.contains(&p) && select::fits(spec, &state.pool).is_ok() {
+            if !self.nodes[ix].shut.contains(&p)
+                && select::fits(spec, &state.pool).is_ok()
+                && self.node_over_budget(ix, p).is_none()
+            {
                 fit.insert(p);
             }
         }

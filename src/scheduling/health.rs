@@ -67,6 +67,12 @@ impl Health {
         matches!(self.settled, Some(Settled { until: None, .. }))
     }
 
+    /// Settled, without an end or with one that has not come.
+    #[must_use]
+    pub fn is_settled(&self, now: Millis) -> bool {
+        self.settled.is_some_and(|settled| settled.until.is_none_or(|until| until > now))
+    }
+
     /// What blocks it, for people.
     #[must_use]
     pub fn cause(&self) -> Option<Outcome> {

@@ -2,11 +2,9 @@
 
 use std::collections::HashMap;
 
-use serde::{Deserialize, Serialize};
-
 use super::Millis;
 use super::window::Window;
-use crate::model::{Limits, MeterKey};
+use crate::model::{Limits, MeterKey, Usage};
 
 const MINUTE: Millis = 60_000;
 const DAY: Millis = 24 * 60 * MINUTE;
@@ -99,16 +97,6 @@ pub(super) struct Ahead {
     pub(super) output: u64,
 }
 
-/// What must outlive the job: plain data for the ledger.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", default)]
-pub struct MeterRecord {
-    /// `(milliseconds since the epoch, requests)` inside the daily window.
-    pub day: Vec<(Millis, u64)>,
-    /// Limits that were learned, not declared.
-    pub learned: Limits,
-}
-
 #[derive(Debug, Clone, Default)]
 struct Learned {
     concurrent: Option<u32>,
@@ -122,7 +110,6 @@ struct Learned {
 /// One account's quota.
 #[derive(Debug, Clone)]
 pub(super) struct Meter {
-    key: MeterKey,
     declared: Limits,
     learned: Learned,
     requests: Window,
@@ -146,9 +133,8 @@ fn stricter<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {
 }
 
 impl Meter {
-    fn new(key: MeterKey, declared: Limits) -> Self {
+    fn new(declared: Limits) -> Self {
         Self {
-            key,
             declared,
             learned: Learned::default(),
             requests: Window::new(MINUTE),
@@ -224,7 +210,7 @@ impl Meters {
             return ix;
         }
         let ix = MeterIx(self.meters.len());
-        self.meters.push(Meter::new(key.clone(), limits));
+        self.meters.push(Meter::new(limits));
         self.index.insert(key.clone(), ix);
         ix
     }
@@ -451,28 +437,24 @@ impl Meters {
         }
     }
 
-    /// Takes over what earlier jobs learned and used.
-    pub fn restore(&mut self, ix: MeterIx, record: &MeterRecord) {
+    /// Takes over what earlier jobs learned.
+    pub fn relearn(&mut self, ix: MeterIx, learned: Limits) {
         let meter = &mut self.meters[ix.0];
-        meter.learned.concurrent = record.learned.concurrent.map(|n| n.max(1));
-        meter.learned.requests_per_minute = record.learned.requests_per_minute.map(|n| n.max(1));
-        for &(at, amount) in &record.day {
-            meter.seq += 1;
-            meter.day.push(meter.seq, at, amount);
-        }
+        meter.learned.concurrent = learned.concurrent.map(|n| n.max(1));
+        meter.learned.requests_per_minute = learned.requests_per_minute.map(|n| n.max(1));
     }
 
-    /// What must outlive the job, per key.
-    #[must_use]
-    pub fn records(&self) -> Vec<(MeterKey, MeterRecord)> {
-        self.meters
-            .iter()
-            .enumerate()
-            .map(|(ix, m)| {
-                let learned = self.learned(MeterIx(ix));
-                (m.key.clone(), MeterRecord { day: m.day.dump(), learned })
-            })
-            .collect()
+    /// Books what an earlier job used; in the order of time.
+    pub fn remember(&mut self, ix: MeterIx, at: Millis, used: &Usage) {
+        let meter = &mut self.meters[ix.0];
+        meter.seq += 1;
+        let requests = u64::from(used.requests);
+        meter.requests.push(meter.seq, at, requests);
+        if meter.declared.requests_per_day.is_some() {
+            meter.day.push(meter.seq, at, requests);
+        }
+        meter.input.push(meter.seq, at, used.input_tokens);
+        meter.output.push(meter.seq, at, used.output_tokens);
     }
 
     /// The limits that hold now: declared, tightened by learned ones.

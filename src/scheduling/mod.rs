@@ -4,6 +4,7 @@
 //! Pure: no clock, no I/O, no randomness. Time is an argument, [`Millis`].
 
 pub mod bound;
+pub mod budget;
 pub mod decide;
 mod finish;
 mod frontier;
@@ -24,11 +25,13 @@ pub mod spec;
 pub mod wall;
 mod window;
 
+pub use budget::{Budgets, Ceiling, OverBudget, Spent};
 use graph::Graph;
 pub use graph::ScheduleError;
 pub use health::Settled;
 pub use meter::{Admission, Dimension, Estimate, LimitHint, MeterIx, Meters, Reservation};
-pub use outcome::{Finish, burn, settles, settles_across_cycles};
+pub use outcome::{AttemptLimits, Finish, burn, settles, settles_across_cycles};
+pub use requests::{Asked, Request, Used};
 pub use scheduler::{Decision, Effect, Finished, NodeState, Scheduler};
 pub use spec::{NodeSpec, NodeStatus, Options, PoolState, ServiceEstimate};
 pub use wall::{NodeWall, Obstacle};

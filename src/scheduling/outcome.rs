@@ -8,10 +8,21 @@ use crate::model::{Outcome, Usage};
 pub const BACKOFF_FIRST: Millis = 60_000;
 /// Longest pause without a known reset, milliseconds.
 pub const BACKOFF_MAX: Millis = 15 * 60_000;
-/// A node fails after this many failures of its own.
-pub const CONTRACT_BUDGET: u32 = 2;
-/// A node fails after this many failures of the world.
-pub const INFRA_BUDGET: u32 = 5;
+/// Failures after which a node has failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AttemptLimits {
+    /// Of its own.
+    pub contract: u32,
+    /// Of the world.
+    pub infrastructure: u32,
+}
+
+impl Default for AttemptLimits {
+    fn default() -> Self {
+        Self { contract: 2, infrastructure: 5 }
+    }
+}
+
 /// Stated resets beyond this are cut: no backend's allowance is longer than a month.
 pub const RESET_MAX: Millis = 31 * 24 * 3_600_000;
 

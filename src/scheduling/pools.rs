@@ -18,8 +18,8 @@ pub enum Reach {
 pub struct Declared {
     /// The declaration.
     pub pool: Pool,
-    /// Its endpoint as `host` or `host:port`, where it has one.
-    pub endpoint: Option<String>,
+    /// The operator's exclusion that it falls under.
+    pub excluded: Option<String>,
     /// The account is known (declared, or for a host: proven), not derived.
     pub account_known: bool,
     /// The proof.
@@ -62,8 +62,6 @@ pub struct EligibleSet {
     pub pools: Vec<Pool>,
     /// Out, each with its reason.
     pub dropped: Vec<(PoolId, Dropped)>,
-    /// Exclusions that match no declared pool.
-    pub idle_exclusions: Vec<String>,
 }
 
 impl EligibleSet {
@@ -84,111 +82,14 @@ impl EligibleSet {
     }
 }
 
-/// An exclusion that cannot be read; nothing runs before it is repaired.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no exclusion: use a provider, provider:model, or an endpoint host[:port]")]
-pub struct ExclusionError(pub String);
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Pattern {
-    Provider(Provider),
-    Model(Provider, String),
-    Endpoint { host: String, port: Option<u16> },
-}
-
-fn provider(name: &str) -> Option<Provider> {
-    use serde::Deserialize as _;
-    use serde::de::IntoDeserializer as _;
-    let name = name.to_ascii_lowercase();
-    let de: serde::de::value::StrDeserializer<'_, serde::de::value::Error> =
-        name.as_str().into_deserializer();
-    Provider::deserialize(de).ok()
-}
-
-/// Host (lower case, no trailing dot, no brackets) and port of an endpoint, with or without scheme
-/// and path.
-fn host_port(text: &str) -> Option<(String, Option<u16>)> {
-    let (scheme, rest) = match text.split_once("://") {
-        Some((scheme, rest)) => (Some(scheme), rest),
-        None => (None, text),
-    };
-    let authority = rest.split(['/', '?', '#']).next()?;
-    let authority = authority.rsplit('@').next()?;
-    let (host, port) = match authority.rsplit_once(':') {
-        Some((host, port)) if !host.contains(':') || host.ends_with(']') => {
-            (host, Some(port.parse::<u16>().ok()?))
-        }
-        _ => (authority, None),
-    };
-    let host = host.trim_start_matches('[').trim_end_matches(']').trim_end_matches('.');
-    let bad = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | ':'));
-    if host.is_empty() || host.contains(bad) {
-        return None;
-    }
-    let implied = match scheme {
-        Some("https") => Some(443),
-        Some("http") => Some(80),
-        _ => None,
-    };
-    Some((host.to_ascii_lowercase(), port.or(implied)))
-}
-
-fn parse(text: &str) -> Result<Pattern, ExclusionError> {
-    let trimmed = text.trim();
-    if let Some(provider) = provider(trimmed) {
-        return Ok(Pattern::Provider(provider));
-    }
-    if let Some((name, model)) = trimmed.split_once(':')
-        && let Some(provider) = provider(name)
-        && !model.is_empty()
-    {
-        return Ok(Pattern::Model(provider, model.to_owned()));
-    }
-    let (host, port) = host_port(trimmed).ok_or_else(|| ExclusionError(text.to_owned()))?;
-    Ok(Pattern::Endpoint { host, port })
-}
-
-fn matches(pattern: &Pattern, declared: &Declared) -> bool {
-    let pool = &declared.pool;
-    match pattern {
-        Pattern::Provider(p) => pool.provider == *p,
-        Pattern::Model(p, model) => pool.provider == *p && pool.model.eq_ignore_ascii_case(model),
-        Pattern::Endpoint { host, port } => {
-            let at = |text: &str| {
-                host_port(text).is_some_and(|(h, p)| {
-                    // An unknown port on either side counts as the same: exclusions fail closed.
-                    h == *host && (port.is_none() || p.is_none() || p == *port)
-                })
-            };
-            match &declared.endpoint {
-                Some(endpoint) => at(endpoint) || at(&pool.meter.backend),
-                None => pool.provider == Provider::OpenaiCompatible || at(&pool.meter.backend),
-            }
-        }
-    }
-}
-
 /// Builds the set once per cycle.
-///
-/// # Errors
-/// When an exclusion cannot be read.
-pub fn eligible(
-    declared: &[Declared],
-    exclusions: &[String],
-    command_workers: bool,
-) -> Result<EligibleSet, ExclusionError> {
-    let patterns: Vec<Pattern> = exclusions.iter().map(|e| parse(e)).collect::<Result<_, _>>()?;
+#[must_use]
+pub fn eligible(declared: &[Declared], command_workers: bool) -> EligibleSet {
     let mut set = EligibleSet::default();
-    for (text, pattern) in exclusions.iter().zip(&patterns) {
-        if !declared.iter().any(|d| matches(pattern, d)) {
-            set.idle_exclusions.push(text.clone());
-        }
-    }
     let mut kept: Vec<&Declared> = Vec::new();
     for d in declared {
-        let excluded = patterns.iter().position(|p| matches(p, d));
-        let drop = if let Some(at) = excluded {
-            Some(Dropped::Excluded(exclusions[at].clone()))
+        let drop = if let Some(pattern) = &d.excluded {
+            Some(Dropped::Excluded(pattern.clone()))
         } else if !d.pool.provider.is_in_process(command_workers)
             && d.pool.provider != Provider::Host
         {
@@ -224,5 +125,5 @@ pub fn eligible(
         }
     }
     set.pools.sort_by(|a, b| a.id.cmp(&b.id));
-    Ok(set)
+    set
 }

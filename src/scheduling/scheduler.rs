@@ -7,15 +7,16 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::Millis;
+use super::budget::{self, Purse, Purses, Spent};
 use super::graph::{Graph, ScheduleError};
 use super::health::{Gate, Health, Settled};
 use super::lookahead::{self, Guide};
 use super::meter::{Admission, MeterIx, Meters, Reservation};
 use super::poolset::PoolSet;
-use super::select::{self, estimate};
+use super::select::estimate;
 use super::spec::{NodeSpec, NodeStatus, Options, PoolState};
 use super::wall::NodeWall;
-use super::{Estimate, Millis};
 use crate::ledger::Burn;
 use crate::model::{Limits, NodeId, Outcome, PoolId, Severity, Tier};
 
@@ -99,6 +100,8 @@ pub(super) struct Running {
     pub(super) expected_end: Millis,
     /// What the launch reserved, until the attempt's first request takes its place.
     pub(super) reservation: Option<Reservation>,
+    /// What the launch took from the budgets, likewise.
+    pub(super) booked: Spent,
     pub(super) probe: bool,
     /// At work elsewhere: nothing here waits for its end.
     pub(super) adopted: bool,
@@ -117,6 +120,7 @@ pub(super) struct Work {
     pub(super) infra: u32,
     pub(super) infra_row: u32,
     pub(super) free_probes: u32,
+    pub(super) purse: Purse,
 }
 
 /// Ready order inside a class: longest remaining path, severity, id.
@@ -162,8 +166,9 @@ pub struct Scheduler {
     pub(super) running: usize,
     /// Which pools had room at a time, while nothing but starts has happened since.
     pub(super) room: Option<(Millis, Vec<bool>)>,
-    spent_usd: f64,
-    spent_tokens: u64,
+    pub(super) purses: Purses,
+    /// Pools that were declared free and charge, not told yet.
+    pub(super) drifts: Vec<(PoolId, f64)>,
 }
 
 impl Scheduler {
@@ -206,10 +211,10 @@ impl Scheduler {
                 health[ix].remember(settled);
             }
             if state.learned != Limits::default() {
-                let record = super::meter::MeterRecord { day: Vec::new(), learned: state.learned };
-                meters.restore(meter_of[ix], &record);
+                meters.relearn(meter_of[ix], state.learned);
             }
         }
+        remember(&mut meters, &pools, &meter_of);
         let nodes = specs
             .iter()
             .enumerate()
@@ -230,6 +235,7 @@ impl Scheduler {
                 infra: spec.infra_failures,
                 infra_row: 0,
                 free_probes: 0,
+                purse: Purse::new(options.budgets.node, spec.spent),
             })
             .collect();
         let mut this = Self {
@@ -252,8 +258,8 @@ impl Scheduler {
             delayed: BTreeSet::new(),
             running: 0,
             room: None,
-            spent_usd: 0.0,
-            spent_tokens: 0,
+            purses: Purses::new(&options.budgets),
+            drifts: Vec::new(),
         };
         for ix in 0..this.nodes.len() {
             this.nodes[ix].class = this.classify(ix);
@@ -405,7 +411,8 @@ impl Scheduler {
             }
             self.room = Some((at, room));
         }
-        self.charge(pool, need, 1.0);
+        let booked = budget::expected(&self.pools[pool], need);
+        self.take(at, booked);
         let work = &mut self.nodes[at];
         work.state = NodeState::Running;
         work.last_pool = Some(pool);
@@ -414,6 +421,7 @@ impl Scheduler {
             started_at: now,
             expected_end,
             reservation: Some(reservation),
+            booked,
             probe,
             adopted: false,
         });
@@ -440,7 +448,8 @@ impl Scheduler {
         let reservation = self.meters.adopt(meter, since, need);
         let expected_end = since + self.expected(at, pool);
         self.ends[meter.0].insert((expected_end, ix));
-        self.charge(pool, need, 1.0);
+        let booked = budget::expected(&self.pools[pool], need);
+        self.take(at, booked);
         let work = &mut self.nodes[at];
         work.state = NodeState::Running;
         work.last_pool = Some(pool);
@@ -449,32 +458,11 @@ impl Scheduler {
             started_at: since,
             expected_end,
             reservation: Some(reservation),
+            booked,
             probe: false,
             adopted: true,
         });
         true
-    }
-
-    pub(super) fn charge(&mut self, pool: usize, need: Estimate, sign: f64) {
-        let tokens = need.input_tokens.saturating_add(need.output_tokens);
-        self.spent_usd += sign * select::cost(&self.pools[pool], need).unwrap_or(0.0);
-        self.spent_tokens = if sign > 0.0 {
-            self.spent_tokens.saturating_add(tokens)
-        } else {
-            self.spent_tokens.saturating_sub(tokens)
-        };
-    }
-
-    /// Does the estimate stay inside the budgets?
-    pub(super) fn affordable(&self, pool: usize, need: Estimate) -> bool {
-        let tokens = need.input_tokens.saturating_add(need.output_tokens);
-        let tokens_ok = self
-            .options
-            .budget_tokens
-            .is_none_or(|budget| self.spent_tokens.saturating_add(tokens) <= budget);
-        let usd = select::cost(&self.pools[pool], need).unwrap_or(0.0);
-        // A free pool stays usable when the money is gone.
-        tokens_ok && self.options.budget_usd.is_none_or(|b| usd <= 0.0 || self.spent_usd + usd <= b)
     }
 
     /// Every meter of the set.
@@ -547,6 +535,19 @@ impl Scheduler {
             .map(|(ix, _)| ix)
             .collect();
         waiting.into_iter().map(|ix| self.wall_of(ix as usize, now)).collect()
+    }
+}
+
+/// Books what earlier jobs used; entries of pools on one meter in the order of time.
+fn remember(meters: &mut Meters, pools: &[PoolState], meter_of: &[MeterIx]) {
+    let mut used: Vec<_> = pools
+        .iter()
+        .zip(meter_of)
+        .flat_map(|(state, meter)| state.used.iter().map(move |(at, usage)| (*at, *meter, usage)))
+        .collect();
+    used.sort_by_key(|(at, meter, _)| (*at, *meter));
+    for (at, meter, usage) in used {
+        meters.remember(meter, at, usage);
     }
 }
 

@@ -1,8 +1,10 @@
 //! What the scheduler is told of nodes and pools.
 
+use super::budget::{Budgets, Spent};
+use super::outcome::AttemptLimits;
 use super::{Millis, Settled};
 use crate::ledger::Served;
-use crate::model::{Limits, Node, NodeId, Outcome, Pool, PoolId, Severity, Tier};
+use crate::model::{Limits, Node, NodeId, Outcome, Pool, PoolId, Severity, Tier, Usage};
 
 /// Where a node stands when the scheduler begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -47,6 +49,8 @@ pub struct NodeSpec {
     pub infra_failures: u32,
     /// Pools that refused this size, with the tokens that were refused.
     pub banned: Vec<(PoolId, u64)>,
+    /// What its attempts have used so far.
+    pub spent: Spent,
 }
 
 impl NodeSpec {
@@ -68,6 +72,7 @@ impl NodeSpec {
             contract_failures: 0,
             infra_failures: 0,
             banned: Vec::new(),
+            spent: Spent::default(),
         }
     }
 }
@@ -162,6 +167,8 @@ pub struct PoolState {
     pub settled: Option<Settled>,
     /// Limits that were learned.
     pub learned: Limits,
+    /// What attempts used within the last day, and when.
+    pub used: Vec<(Millis, Usage)>,
 }
 
 impl From<Pool> for PoolState {
@@ -172,6 +179,7 @@ impl From<Pool> for PoolState {
             paused: None,
             settled: None,
             learned: Limits::default(),
+            used: Vec::new(),
         }
     }
 }
@@ -184,10 +192,10 @@ pub struct Options {
     pub dial: f64,
     /// The latest time worth waiting for inside this job; later waits are a wall.
     pub deadline: Option<Millis>,
-    /// US dollars that may still be spent on what starts here.
-    pub budget_usd: Option<f64>,
-    /// Tokens that may still be spent on what starts here.
-    pub budget_tokens: Option<u64>,
+    /// What may still be used here.
+    pub budgets: Budgets,
+    /// Failed attempts per node.
+    pub attempts: AttemptLimits,
     /// Node placements that the look ahead may try before the first start (dial beyond 0.5).
     pub lookahead: usize,
 }
@@ -201,8 +209,8 @@ impl Default for Options {
         Self {
             dial: 0.0,
             deadline: None,
-            budget_usd: None,
-            budget_tokens: None,
+            budgets: Budgets::default(),
+            attempts: AttemptLimits::default(),
             lookahead: LOOKAHEAD,
         }
     }

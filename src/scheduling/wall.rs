@@ -1,5 +1,6 @@
 //! Why nodes cannot go on, each with its own cause and figures.
 
+use super::budget::OverBudget;
 use super::health::Gate;
 use super::scheduler::Scheduler;
 use super::select::{self, Misfit, estimate};
@@ -27,8 +28,8 @@ pub enum Obstacle {
     Busy,
     /// A probe decides first.
     Probing,
-    /// The configured budget is used up.
-    Budget,
+    /// A configured budget is used up.
+    Budget(OverBudget),
     /// The node itself waits for its retry delay.
     Delay(Millis),
 }
@@ -79,7 +80,7 @@ impl Obstacle {
             Self::Day(at) => format!("its daily allowance is used until {}", timestamp(at)),
             Self::Busy => "every slot is in use".to_owned(),
             Self::Probing => "a probe decides first".to_owned(),
-            Self::Budget => "the budget is used up".to_owned(),
+            Self::Budget(over) => over.text().to_owned(),
             Self::Delay(at) => format!("retried at {}", timestamp(at)),
         }
     }
@@ -202,13 +203,16 @@ impl Scheduler {
         if self.nodes[ix].is_shut(p) {
             return Obstacle::Misfit(Misfit::Banned(spec.input_tokens));
         }
+        if let Some(over) = self.node_over_budget(ix, p) {
+            return Obstacle::Budget(over);
+        }
         let class = &self.classes[self.nodes[ix].class];
         if !class.eligible.contains(&p) {
             return Obstacle::Misfit(Misfit::Tier(class.real_floor));
         }
         let need = estimate(spec, pool);
-        if !self.affordable(p, need) {
-            return Obstacle::Budget;
+        if let Some(over) = self.over_budget(p, need) {
+            return Obstacle::Budget(over);
         }
         match gate {
             Gate::Until(at) => return Obstacle::Paused(outcome, at),
@@ -232,6 +236,7 @@ mod tests {
     use super::{Obstacle, cause};
     use crate::ledger::PauseCause;
     use crate::model::Outcome;
+    use crate::scheduling::budget::{OverBudget, Scope};
     use crate::scheduling::select::Misfit;
 
     #[test]
@@ -239,11 +244,12 @@ mod tests {
         let reset = Obstacle::Paused(Outcome::RateLimited, 3_600_000);
         let small = Obstacle::Misfit(Misfit::Context(96_000, 32_000));
         let out = Obstacle::Settled(Outcome::Auth);
+        let over = OverBudget::of(Scope::Run);
         assert_eq!(cause(&[], 0), (PauseCause::NoUsablePool, None));
         assert_eq!(cause(&[out, out], 0), (PauseCause::NoUsablePool, None));
         assert_eq!(cause(&[out, small], 0), (PauseCause::NoCapablePool, None));
         assert_eq!(cause(&[reset, small], 0), (PauseCause::BudgetExhausted, Some(3_600_000)));
-        assert_eq!(cause(&[reset, Obstacle::Budget], 0).0, PauseCause::BudgetExhausted);
+        assert_eq!(cause(&[reset, Obstacle::Budget(over)], 0).0, PauseCause::BudgetExhausted);
         assert_eq!(
             cause(&[reset, Obstacle::Window(30_000)], 0),
             (PauseCause::CapReached, Some(30_000))

@@ -123,21 +123,6 @@ impl Window {
             _ => Some(at),
         }
     }
-
-    /// `(time, amount)` of everything inside, for the ledger.
-    pub(super) fn dump(&self) -> Vec<(Millis, u64)> {
-        let mut out: Vec<(Millis, u64)> = Vec::new();
-        for entry in &self.entries {
-            match out.last_mut() {
-                Some(last) if entry.at - last.0 < 60_000 => {
-                    last.0 = entry.at;
-                    last.1 += entry.amount;
-                }
-                _ => out.push((entry.at, entry.amount)),
-            }
-        }
-        out
-    }
 }
 
 #[cfg(test)]

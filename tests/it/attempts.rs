@@ -121,6 +121,7 @@ fn attempt(tree: &Path, home: &Path) -> Attempt {
         deadline: Duration::from_secs(60),
         token_budget: 1_000_000,
         request_budget: 40,
+        money_budget: None,
         admission: Arc::new(Open),
         cancel: CancellationToken::new(),
     }

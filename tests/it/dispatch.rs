@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 
 use crate::support::{Cycle, World, config, findings};
 
+mod budgets;
+
 /// Where the clock of a test starts.
 const NOON: &str = "2030-01-01T12:00:00Z";
 
@@ -341,6 +343,56 @@ async fn an_impossible_node_hides_neither_work_nor_a_reset() {
     assert_eq!(cause(&cycle, "N-003"), "budget_exhausted");
     assert_eq!(cycle.report["pause"]["cause"], "budget_exhausted");
     assert!(not_before(&cycle) >= after_noon(600));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn the_end_of_a_job_s_time_is_a_pause_that_the_next_cycle_ends() {
+    let endpoint = scripted(|r, n| if n < 3 { Reply::Hang } else { fixer(r, n) }).await;
+    let world = world();
+    configure(&world, &[pool("one", &endpoint, &["limits: {concurrent: 3}"])], "");
+    let cycle = world.next_step_with(&["--time-budget", "3s"]);
+    assert_eq!((cycle.status(), cycle.nodes("failed")), ("paused", 0), "{}", cycle.stderr);
+    assert_eq!(endpoint.requests().len(), 3, "they were at work: {}", cycle.stderr);
+    for node in ["N-001", "N-002", "N-003"] {
+        assert_eq!(cause(&cycle, node), "job_deadline");
+    }
+    assert!(!pool_state(&world, "one").contains("waits"));
+    let next = world.next_step_with(SHORT);
+    assert_eq!(next.nodes("in_review"), 3, "{}", next.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn work_in_other_jobs_is_waited_for() {
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let endpoint = scripted(move |_, _| {
+        let _ = tell.send(());
+        Reply::Hang
+    })
+    .await;
+    let world = world();
+    configure(&world, &[pool("one", &endpoint, &["limits: {concurrent: 3}"])], "");
+    let places = world.places();
+    let mut args = vec!["next-step"];
+    args.extend(places.iter().map(String::as_str));
+    let silent = std::process::Stdio::null;
+    let mut other = world.command(&args).stdout(silent()).stderr(silent()).spawn().unwrap();
+    for _ in 0..3 {
+        told.recv().await.unwrap();
+    }
+    // The other job lives: its claims stand, and nothing is left for this one.
+    let mut own = world.places();
+    *own.last_mut().unwrap() = world.path("other-work").display().to_string();
+    let mut args = vec!["next-step", "--json"];
+    args.extend(own.iter().map(String::as_str));
+    let output = world.command(&args).output().unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
+    other.kill().unwrap();
+    other.wait().unwrap();
+    let seen = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(report["status"], "waiting", "{report} {seen}");
+    assert_eq!(report["attempts"], 0);
+    assert!(report["message"].as_str().unwrap().contains("at work in other jobs"), "{report}");
+    assert_eq!(endpoint.requests().len(), 3);
 }
 
 #[test]

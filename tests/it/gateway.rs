@@ -20,7 +20,7 @@ use crate::attempts::{Bench, settings};
 const KEY: &str = "real-key-0123456789";
 
 const ROOMY: Allowance =
-    Allowance { requests: 100, tokens: 1_000_000, time: Duration::from_secs(60) };
+    Allowance { requests: 100, tokens: 1_000_000, usd: None, time: Duration::from_secs(60) };
 
 struct Rig {
     server: Scripted,
@@ -206,6 +206,7 @@ async fn budgets_end_the_attempt() {
     for (allowance, passed, over) in [
         (Allowance { requests: 2, ..ROOMY }, 2, Exhausted::Requests),
         (Allowance { tokens: 150, ..ROOMY }, 2, Exhausted::Tokens),
+        (Allowance { usd: Some(0.000_3), ..ROOMY }, 2, Exhausted::Money),
         (Allowance { time: Duration::ZERO, ..ROOMY }, 0, Exhausted::Time),
     ] {
         let rig = Rig::with(text, allowance, Arc::new(Open)).await;

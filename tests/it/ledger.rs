@@ -69,6 +69,7 @@ fn ended(n: u8, attempt: u32, by: u8, burn: Burn) -> Event {
         burn,
         detail: "d".into(),
         usage: Usage::default(),
+        evidence: None,
         quarantine: None,
         conflicts_with: vec![],
     })

@@ -34,6 +34,8 @@ pub struct Seen {
     pub headers: BTreeMap<String, String>,
     /// Reported input and output tokens.
     pub usage: Option<(u64, u64)>,
+    /// What the backend says that it charged, US dollars.
+    pub cost_usd: Option<f64>,
     /// The reading of a failure.
     pub failure: Option<Classification>,
 }

@@ -17,6 +17,8 @@ pub enum Exhausted {
     Requests,
     /// The attempt's tokens.
     Tokens,
+    /// The attempt's money.
+    Money,
     /// The attempt's time.
     Time,
     /// The meters or a wider budget let nothing more through.
@@ -30,6 +32,7 @@ impl Exhausted {
         match self {
             Self::Requests => "the attempt's request budget is used up",
             Self::Tokens => "the attempt's token budget is used up",
+            Self::Money => "the attempt's budget of money is used up",
             Self::Time => "the attempt's time is over",
             Self::Refused(Lack::Room) => "the backend's windows have no room:",
             Self::Refused(Lack::Fit) => "the request exceeds the backend's window:",
@@ -66,7 +69,7 @@ impl Evidence {
     pub fn ending(&self) -> Option<(Outcome, String)> {
         let over = self.exhausted?;
         let outcome = match over {
-            Exhausted::Requests | Exhausted::Tokens => Outcome::Error,
+            Exhausted::Requests | Exhausted::Tokens | Exhausted::Money => Outcome::Error,
             Exhausted::Time => Outcome::Timeout,
             Exhausted::Refused(Lack::Fit) => Outcome::PacketTooLarge,
             // The caller knows that it refused; nothing is concluded from this outcome.
@@ -228,7 +231,8 @@ impl Book {
                 let usage = &mut state.evidence.usage;
                 usage.input_tokens += input;
                 usage.output_tokens += output;
-                usage.cost_usd += (input + output) as f64 * self.cost_per_mtok / 1e6;
+                let declared = (input + output) as f64 * self.cost_per_mtok / 1e6;
+                usage.cost_usd += seen.cost_usd.unwrap_or(declared);
                 state.tokens += input + output;
             }
             None if seen.status.is_some_and(|s| s < 400) => state.tokens += estimate,
@@ -236,6 +240,8 @@ impl Book {
         }
         if state.tokens >= self.allowance.tokens {
             self.end(&mut state, Exhausted::Tokens);
+        } else if self.allowance.usd.is_some_and(|usd| state.evidence.usage.cost_usd >= usd) {
+            self.end(&mut state, Exhausted::Money);
         }
     }
 }

@@ -23,6 +23,7 @@ use super::tap::Tap;
 use super::{Upstream, same};
 use crate::backends::classify::classify_http;
 use crate::backends::openai::{EndpointError, chain, plain_headers, reading, secret_header};
+use crate::backends::redact::Redactor;
 use crate::model::{Classification, Outcome};
 
 /// Longest error body that is kept and passed on, in bytes.
@@ -37,6 +38,7 @@ pub(super) struct Shared {
     pub(super) token: SecretString,
     pub(super) admission: Arc<dyn Admission>,
     pub(super) book: Arc<Book>,
+    pub(super) redactor: Arc<Redactor>,
 }
 
 /// The headers that the gateway adds: the configured ones, and the key in both customary forms.
@@ -295,6 +297,7 @@ fn transient(rule: &str, evidence: String) -> Classification {
 /// One request and its answer, booked when it is over, however it ends.
 struct Exchange {
     book: Arc<Book>,
+    redactor: Arc<Redactor>,
     backend: String,
     permit: Option<Box<dyn Permit>>,
     estimate: u64,
@@ -308,6 +311,7 @@ impl Exchange {
     fn new(shared: &Shared, permit: Box<dyn Permit>, estimate: u64) -> Self {
         Self {
             book: Arc::clone(&shared.book),
+            redactor: Arc::clone(&shared.redactor),
             backend: shared.upstream.backend.clone(),
             permit: Some(permit),
             estimate,
@@ -328,8 +332,11 @@ impl Exchange {
 
     /// The answer ended by itself.
     fn ended(&mut self) {
-        self.tap.end();
+        if self.finished {
+            return;
+        }
         self.finished = true;
+        self.tap.end();
         if let Some((status, body)) = self.tap.error.take() {
             // One event of a stream stands for itself.
             let mut headers = self.seen.headers.clone();
@@ -346,12 +353,20 @@ impl Exchange {
                 transient("stream-cut", what)
             });
         }
+        self.close();
     }
 }
 
-impl Drop for Exchange {
-    fn drop(&mut self) {
+impl Exchange {
+    /// Books it, once. Before its last piece is passed on: the attempt may be over then.
+    fn close(&mut self) {
+        let Some(permit) = self.permit.take() else { return };
+        if let Some(reading) = &mut self.failure {
+            // Backends repeat keys.
+            reading.evidence = self.redactor.apply(&reading.evidence);
+        }
         self.seen.usage = self.tap.usage;
+        self.seen.cost_usd = self.tap.cost_usd.or_else(|| charged(&self.seen.headers));
         self.seen.failure.clone_from(&self.failure);
         self.book.count(&self.seen, self.tap.model.take(), self.estimate);
         match self.failure.take() {
@@ -360,10 +375,20 @@ impl Drop for Exchange {
             None if self.finished => self.book.succeeded(),
             None => {}
         }
-        if let Some(permit) = self.permit.take() {
-            permit.settle(&self.seen);
-        }
+        permit.settle(&self.seen);
     }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// What a LiteLLM proxy says that the answer cost.
+fn charged(headers: &BTreeMap<String, String>) -> Option<f64> {
+    let cost: f64 = headers.get("x-litellm-response-cost")?.trim().parse().ok()?;
+    (cost.is_finite() && cost >= 0.0).then_some(cost)
 }
 
 type Pieces = Pin<Box<dyn Stream<Item = reqwest::Result<Bytes>> + Send>>;
@@ -382,6 +407,7 @@ impl Listening {
     fn broken(&mut self, rule: &str, what: String) -> Poll<Option<std::io::Result<Bytes>>> {
         self.over = true;
         self.exchange.failed(transient(rule, what.clone()));
+        self.exchange.close();
         Poll::Ready(Some(Err(std::io::Error::other(what))))
     }
 }
@@ -397,6 +423,9 @@ impl Stream for Listening {
         match this.inner.as_mut().poll_next(cx) {
             Poll::Ready(Some(Ok(piece))) => {
                 this.exchange.tap.hear(&piece);
+                if this.exchange.tap.over {
+                    this.exchange.ended();
+                }
                 let next = Instant::now() + this.idle;
                 this.silence.as_mut().reset(next);
                 Poll::Ready(Some(Ok(piece)))

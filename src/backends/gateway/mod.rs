@@ -34,6 +34,7 @@ use self::evidence::Book;
 use self::forward::{Shared, forward};
 use super::Attempt;
 use super::openai::{EndpointError, http_client};
+use super::redact::Redactor;
 use crate::model::Pool;
 
 /// Largest request body that is passed on, in bytes.
@@ -110,6 +111,8 @@ pub struct Allowance {
     pub requests: u32,
     /// Tokens, input and output together.
     pub tokens: u64,
+    /// US dollars; no limit where absent.
+    pub usd: Option<f64>,
     /// Wall clock from the start of the gateway.
     pub time: Duration,
 }
@@ -143,6 +146,7 @@ impl Gateway {
         let allowance = Allowance {
             requests: attempt.request_budget,
             tokens: attempt.token_budget,
+            usd: attempt.money_budget,
             time: attempt.deadline,
         };
         Self::start(upstream, &attempt.pool, allowance, Arc::clone(&attempt.admission)).await
@@ -168,6 +172,7 @@ impl Gateway {
             headers,
             token: token.clone(),
             admission,
+            redactor: Arc::new(Redactor::new(upstream.secrets().cloned())),
             book: Arc::new(Book::new(pool, allowance, Instant::now())),
         });
         let app = Router::new()

@@ -7,6 +7,9 @@ use crate::backends::openai::hidden_error;
 /// Bytes kept of an answer that is no stream, and of one line of a stream.
 const MAX_KEPT: usize = 8 * 1024 * 1024;
 
+/// More tokens than any request has; what is reported beyond is cut, lest sums overflow.
+const MAX_TOKENS: u64 = 1 << 32;
+
 /// Listens to one answer. Never changes it.
 #[derive(Debug)]
 pub(super) struct Tap {
@@ -15,10 +18,14 @@ pub(super) struct Tap {
     overflow: bool,
     pub(super) usage: Option<(u64, u64)>,
     pub(super) model: Option<String>,
+    /// US dollars, where the answer says.
+    pub(super) cost_usd: Option<f64>,
     /// An error inside a 200: the status that it names, and its body.
     pub(super) error: Option<(Option<u16>, String)>,
     /// The stream said that it is complete.
     pub(super) complete: bool,
+    /// Nothing that matters comes any more: a client may stop reading here.
+    pub(super) over: bool,
     pub(super) bytes: u64,
 }
 
@@ -30,8 +37,10 @@ impl Tap {
             overflow: false,
             usage: None,
             model: None,
+            cost_usd: None,
             error: None,
             complete: false,
+            over: false,
             bytes: 0,
         }
     }
@@ -89,6 +98,7 @@ impl Tap {
         let data = data.trim_ascii();
         if data == b"[DONE]" {
             self.complete = true;
+            self.over = true;
         } else if let Ok(event) = serde_json::from_slice::<Value>(data) {
             self.read(&event);
         }
@@ -99,6 +109,7 @@ impl Tap {
         let kind = event.get("type").and_then(Value::as_str).unwrap_or("");
         if matches!(kind, "message_stop" | "response.completed" | "response.incomplete") {
             self.complete = true;
+            self.over = true;
         }
         let choices = event.get("choices").and_then(Value::as_array);
         if choices
@@ -126,13 +137,17 @@ impl Tap {
     }
 
     fn read_usage(&mut self, usage: &Value) {
-        let get = |names: &[&str]| names.iter().find_map(|n| usage.get(*n)).and_then(Value::as_u64);
+        let tokens = |value: &Value| value.as_u64().map(|n| n.min(MAX_TOKENS));
+        let get = |names: &[&str]| names.iter().find_map(|n| usage.get(*n)).and_then(tokens);
         let input = get(&["prompt_tokens", "input_tokens"]);
         let output = get(&["completion_tokens", "output_tokens"]);
+        // OpenRouter's field; its credits are dollars.
+        let cost = usage.get("cost").and_then(Value::as_f64).filter(|c| c.is_finite() && *c >= 0.0);
+        self.cost_usd = cost.or(self.cost_usd);
         // Messages count cached input beside the rest of it.
         let cached = ["cache_creation_input_tokens", "cache_read_input_tokens"]
             .iter()
-            .filter_map(|n| usage.get(*n).and_then(Value::as_u64))
+            .filter_map(|n| usage.get(*n).and_then(tokens))
             .sum::<u64>();
         if input.is_none() && output.is_none() {
             return;

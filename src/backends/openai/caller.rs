@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::client::{CallError, Client};
 use super::wire::Completion;
 use crate::backends::classify::classify_http;
-use crate::model::{Classification, Outcome, Pool, Usage};
+use crate::model::{Classification, Outcome, Pool};
 
 /// A stated reset up to this is waited for inside the attempt, seconds.
 const SHORT_RESET: f64 = 5.0;
@@ -62,7 +62,8 @@ pub(super) struct Caller {
     output_cap: u64,
     /// Reported input over our estimate; corrected with each answer.
     scale: f64,
-    pub(super) usage: Usage,
+    /// Requests so far.
+    pub(super) requests: u32,
     pub(super) model_seen: Option<String>,
     /// The output limit of the last request.
     pub(super) last_cap: u64,
@@ -99,7 +100,7 @@ impl Caller {
             output_field: "max_tokens",
             output_cap: pool.output_tokens.max(1),
             scale: 1.0,
-            usage: Usage::default(),
+            requests: 0,
             model_seen: None,
             last_cap: 0,
         }
@@ -117,7 +118,7 @@ impl Caller {
             let output = self.output_limit(input)?;
             self.last_cap = output;
             self.requests_left -= 1;
-            self.usage.requests += 1;
+            self.requests += 1;
             let body = self.body(messages, tools, output);
             let error = match self.client.complete(&body).await {
                 Ok(answer) => {
@@ -164,7 +165,7 @@ impl Caller {
         if self.requests_left == 0 {
             return stop(format!(
                 "the attempt used up its {} requests without a result",
-                self.usage.requests
+                self.requests
             ));
         }
         let room = self.tokens_left.saturating_sub(input);
@@ -210,15 +211,11 @@ impl Caller {
         }
         let spent = match answer.usage {
             Some((input, output)) => {
-                self.usage.input_tokens += input;
-                self.usage.output_tokens += output;
-                self.usage.cost_usd +=
-                    (input + output) as f64 * self.pool.cost_per_mtok.unwrap_or(0.0) / 1e6;
                 if input > 0 {
                     let ratio = input as f64 * self.scale / estimate.max(1) as f64;
                     self.scale = ratio.clamp(0.25, 4.0);
                 }
-                input + output
+                input.saturating_add(output)
             }
             None => {
                 let calls: usize = answer.calls.iter().map(|c| c.arguments.len() + 20).sum();

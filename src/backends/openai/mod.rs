@@ -177,7 +177,7 @@ impl Worker for OpenAiWorker {
             }
             done @ End::Done(_) => done,
         };
-        let (usage, model_seen) = (session.caller.usage, session.caller.model_seen.clone());
+        let (usage, model_seen) = (evidence.usage, session.caller.model_seen.clone());
         let log = std::mem::take(&mut session.log);
         self.report(end, usage, model_seen, &log)
     }

@@ -222,7 +222,7 @@ impl<'a> Session<'a> {
         }
         for (number, call) in answer.calls.iter_mut().enumerate() {
             if call.id.is_empty() {
-                call.id = format!("call_{}_{number}", self.caller.usage.requests);
+                call.id = format!("call_{}_{number}", self.caller.requests);
             }
         }
         self.history.assistant_calls(&answer.text, &answer.calls);

@@ -26,6 +26,8 @@ pub struct Answer {
     pub finish: Option<String>,
     /// Input and output tokens; not reported where `None`.
     pub usage: Option<(u64, u64)>,
+    /// What the usage says that it cost, US dollars.
+    pub cost: Option<f64>,
     /// The model's name, where it is not the one asked for.
     pub model: Option<String>,
 }
@@ -78,9 +80,14 @@ impl Answer {
     }
 
     fn usage(&self) -> Option<Value> {
-        self.usage.map(
-            |(i, o)| json!({"prompt_tokens": i, "completion_tokens": o, "total_tokens": i + o}),
-        )
+        self.usage.map(|(i, o)| {
+            let mut usage =
+                json!({"prompt_tokens": i, "completion_tokens": o, "total_tokens": i + o});
+            if let Some(cost) = self.cost {
+                usage["cost"] = cost.into();
+            }
+            usage
+        })
     }
 
     fn whole(&self, model: &str) -> Value {
