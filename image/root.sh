@@ -13,6 +13,8 @@ mapfile -t libraries < <(ldd "${programs[@]}" | sed -n 's,^.*[[:space:]]\(/lib[^
 certificates=/etc/ssl/certs/ca-certificates.crt
 cp -L --parents "${programs[@]}" "${libraries[@]}" "$certificates" .
 ln -s git-remote-http usr/lib/git-core/git-remote-https
+# What git starts for the other side of a remote on this machine.
+for side in upload-pack receive-pack upload-archive; do ln -s git "usr/bin/git-$side"; done
 
 mkdir -p bin etc root usr/local/bin var/lib/dpkg/status.d
 mkdir -m 1777 tmp
