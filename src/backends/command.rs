@@ -16,20 +16,16 @@ use secrecy::{ExposeSecret as _, SecretString};
 use super::classify::classify_cli;
 use super::gateway::{Evidence, Gateway, Upstream};
 use super::prompt::{self, Finish};
-use super::redact::Redactor;
+use super::redact::{MAX_DETAIL, Redactor};
 use super::result::{self, ResultError};
 use super::{Attempt, WorkReport, Worker, WorkerResult};
 use crate::config::fill;
-use crate::model::{Classification, Outcome, ScopeEntry, Usage};
+use crate::model::{Classification, Outcome, ScopeEntry};
 use crate::planning::scope;
 use crate::process::{self, Captured, DiskWatch, Ended, Spec, Status, Walls};
 
 /// Bytes kept of each output stream.
 const OUTPUT_CAP: usize = 1 << 20;
-/// Longest log in a report, in characters.
-const MAX_LOG: usize = 60_000;
-/// Longest detail in a report, in characters.
-const MAX_DETAIL: usize = 2_000;
 
 /// What the program is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -264,27 +260,20 @@ impl CommandWorker {
         detail: &str,
         log: &str,
     ) -> WorkReport {
-        let clean = |text: &str, max: usize| prompt::cut(&self.redactor.apply(text), max);
-        WorkReport {
-            outcome,
-            result: result.map(|mut r| {
-                r.summary = self.redactor.apply(&r.summary);
-                r
-            }),
-            classification: classification.map(|reading| self.clean_reading(reading)),
-            detail: clean(detail, MAX_DETAIL),
-            usage: Usage::default(),
-            model_seen: None,
-            log: clean(log, MAX_LOG),
-        }
+        let mut report = WorkReport::ended(outcome, detail);
+        report.result = result;
+        report.classification = classification;
+        log.clone_into(&mut report.log);
+        self.redactor.report(report)
     }
 }
 
 impl CommandWorker {
     /// What the gateway saw counts more than what the program said of it.
-    fn with_evidence(&self, mut report: WorkReport, seen: &Evidence) -> WorkReport {
+    fn with_evidence(&self, mut report: WorkReport, model: &str, seen: &Evidence) -> WorkReport {
         report.usage = seen.usage;
         report.model_seen.clone_from(&seen.model_seen);
+        report.model_switch = seen.switch(model);
         if report.outcome != Outcome::Success {
             let said = report.classification.take();
             let (outcome, reading, detail) = seen.judge(report.outcome, said, report.detail);
@@ -322,30 +311,38 @@ impl Worker for CommandWorker {
                 return self.report(Outcome::Error, None, None, &detail, "");
             }
         };
-        let stop = attempt.cancel.child_token();
-        spec.cancel = stop.clone();
-        let budget = gateway.as_ref().map(Gateway::exhausted);
-        let over = async {
-            match budget {
-                // Nothing more will be answered.
-                Some(budget) => budget.cancelled().await,
-                None => std::future::pending().await,
-            }
-            stop.cancel();
-            std::future::pending::<std::convert::Infallible>().await
-        };
-        let ended = tokio::select! {
-            ended = process::run(spec) => ended,
-            never = over => match never {},
-        };
+        spec.cancel = attempt.cancel.child_token();
+        let ended = run_gated(spec, gateway.as_ref()).await;
         let report = match ended {
             Ok(ended) => self.judge(&attempt, &files, &ended),
             Err(e) => self.report(Outcome::Error, None, None, &e.to_string(), ""),
         };
         match gateway {
-            Some(gateway) => self.with_evidence(report, &gateway.stop().await),
+            Some(gateway) => self.with_evidence(report, &attempt.pool.model, &gateway.stop().await),
             None => report,
         }
+    }
+}
+
+/// Runs a program, whose cancel token is its own; a budget that is used up at its gateway ends it.
+pub(super) async fn run_gated(
+    spec: Spec,
+    gateway: Option<&Gateway>,
+) -> Result<Ended, process::ProcessError> {
+    let stop = spec.cancel.clone();
+    let budget = gateway.map(Gateway::exhausted);
+    let over = async {
+        match budget {
+            // Nothing more will be answered.
+            Some(budget) => budget.cancelled().await,
+            None => std::future::pending().await,
+        }
+        stop.cancel();
+        std::future::pending::<std::convert::Infallible>().await
+    };
+    tokio::select! {
+        ended = process::run(spec) => ended,
+        never = over => match never {},
     }
 }
 
@@ -408,12 +405,14 @@ fn lossy(captured: &Captured) -> String {
     String::from_utf8_lossy(&captured.bytes).into_owned()
 }
 
-fn last_lines(text: &str) -> String {
+/// The last lines that say something.
+pub(super) fn last_lines(text: &str) -> String {
     let lines: Vec<&str> = text.lines().filter(|l| !l.trim().is_empty()).collect();
     lines[lines.len().saturating_sub(12)..].join("\n")
 }
 
-fn ending(status: Status) -> String {
+/// How a program ended, in words.
+pub(super) fn ending(status: Status) -> String {
     match status {
         Status::Exited(code) => format!("exit code {code}"),
         Status::Signalled(signal) => format!("signal {signal}"),

@@ -7,6 +7,7 @@ use secrecy::SecretString;
 use url::Url;
 
 use super::Worker;
+use super::agents::{AgentKind, AgentSettings, AgentWorker};
 use super::command::{CommandKind, CommandSettings, CommandWorker};
 use super::gateway::Upstream;
 use super::openai::{Dialect, EndpointError, OpenAiSettings, OpenAiWorker, VerifyRunner};
@@ -55,12 +56,42 @@ pub fn worker_for(
         Provider::OpenaiCompatible => openai(pool, env, around),
         Provider::SubprocessTemplate => command(CommandKind::Template, pool, env, around),
         Provider::WorkerCommand => command(CommandKind::Plain, pool, env, around),
-        Provider::Codex
-        | Provider::Opencode
-        | Provider::ClaudeWorker
-        | Provider::Agy
-        | Provider::Host => Err(WorkerError::NotInProcess(pool.pool_id())),
+        Provider::Codex | Provider::Opencode | Provider::ClaudeWorker | Provider::Agy => {
+            agent(pool, env, around)
+        }
+        Provider::Host => Err(WorkerError::NotInProcess(pool.pool_id())),
     }
+}
+
+fn agent(
+    pool: &PoolConfig,
+    env: &dyn Fn(&str) -> Option<String>,
+    around: &Surroundings,
+) -> Result<Arc<dyn Worker>, WorkerError> {
+    let id = || pool.pool_id();
+    let kind = AgentKind::of(pool.provider).ok_or_else(|| WorkerError::NotInProcess(id()))?;
+    let backend = pool.meter().backend;
+    let upstream = pool.address().map(|_| upstream(pool, env)).transpose()?;
+    Ok(Arc::new(AgentWorker::new(AgentSettings {
+        kind,
+        launcher: pool.launcher(),
+        args: pool.args.clone(),
+        // Behind a gateway the key stays there.
+        env: named(pool.env.iter().filter(|name| Some(*name) != pool.key_env.as_ref()), env),
+        upstream,
+        backend,
+        walls: around.walls.naming(&pool.launcher()),
+        closed_network: pool.network == PoolNetwork::None,
+        disk_growth: around.disk_growth,
+    })))
+}
+
+/// The variables of these names that are set.
+fn named<'a>(
+    names: impl Iterator<Item = &'a String>,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> BTreeMap<String, SecretString> {
+    names.filter_map(|name| Some((name.clone(), SecretString::from(env(name)?)))).collect()
 }
 
 fn openai(
@@ -87,7 +118,7 @@ fn upstream(
 ) -> Result<Upstream, WorkerError> {
     let id = || pool.pool_id();
     let unusable = |error| WorkerError::Endpoint(id(), error);
-    let address = pool.base_url.as_deref().ok_or_else(|| WorkerError::NoAddress(id()))?;
+    let address = pool.address().ok_or_else(|| WorkerError::NoAddress(id()))?;
     let address =
         Url::parse(address).map_err(|_| unusable(EndpointError::Address(address.to_owned())))?;
     let look = |name: &str| {
@@ -121,10 +152,7 @@ fn command(
     // Behind a gateway the key stays there.
     let gated = settings.upstream.is_some();
     let names = pool.env.iter().filter(|name| !(gated && Some(*name) == pool.key_env.as_ref()));
-    let names = names.chain(pool.key_env.iter().filter(|_| !gated));
-    settings.env = names
-        .filter_map(|name| Some((name.clone(), SecretString::from(env(name)?))))
-        .collect::<BTreeMap<_, _>>();
+    settings.env = named(names.chain(pool.key_env.iter().filter(|_| !gated)), env);
     if let Some(backend) = &pool.backend {
         settings.backend.clone_from(backend);
     }

@@ -1,5 +1,6 @@
 //! Pools at work: one file or folder per provider, and the rules that classify their failures.
 
+pub mod agents;
 pub mod classify;
 pub mod command;
 mod factory;
@@ -14,4 +15,4 @@ pub(crate) mod testing;
 mod worker;
 
 pub use factory::{Surroundings, WorkerError, worker_for};
-pub use worker::{Attempt, Blocked, WorkReport, Worker, WorkerResult};
+pub use worker::{Attempt, Blocked, ModelSwitch, WorkReport, Worker, WorkerResult};

@@ -2,7 +2,13 @@
 
 use secrecy::{ExposeSecret as _, SecretString};
 
+use super::{WorkReport, prompt};
 use crate::model::scrub;
+
+/// Longest log in a report, in characters.
+const MAX_LOG: usize = 60_000;
+/// Longest detail in a report, in characters.
+pub(super) const MAX_DETAIL: usize = 2_000;
 
 /// Replaces known secrets, and what looks like one.
 #[derive(Debug, Clone, Default)]
@@ -33,6 +39,24 @@ impl Redactor {
             }
         }
         scrub(&out).into_owned()
+    }
+
+    /// The report without secrets, its texts cut to what is kept.
+    #[must_use]
+    pub fn report(&self, mut report: WorkReport) -> WorkReport {
+        let clean = |text: &str, max: usize| prompt::cut(&self.apply(text), max);
+        report.detail = clean(&report.detail, MAX_DETAIL);
+        report.log = clean(&report.log, MAX_LOG);
+        if let Some(result) = &mut report.result {
+            result.summary = self.apply(&result.summary);
+            for blocked in &mut result.blocked {
+                blocked.reason = self.apply(&blocked.reason);
+            }
+        }
+        if let Some(reading) = &mut report.classification {
+            reading.evidence = clean(&reading.evidence, MAX_DETAIL);
+        }
+        report
     }
 }
 

@@ -91,8 +91,71 @@ pub struct WorkReport {
     pub usage: Usage,
     /// The model that really answered, where the backend says.
     pub model_seen: Option<String>,
+    /// Another model than the pool's was at work.
+    pub model_switch: Option<ModelSwitch>,
     /// Transcript or output for the report; secrets scrubbed, capped.
     pub log: String,
+}
+
+impl WorkReport {
+    /// An attempt without a result.
+    #[must_use]
+    pub fn ended(outcome: Outcome, detail: impl Into<String>) -> Self {
+        Self {
+            outcome,
+            result: None,
+            classification: None,
+            detail: detail.into(),
+            usage: Usage::default(),
+            model_seen: None,
+            model_switch: None,
+            log: String::new(),
+        }
+    }
+
+    /// An attempt with a result.
+    #[must_use]
+    pub fn success(result: WorkerResult) -> Self {
+        let detail = result.summary.clone();
+        Self { result: Some(result), ..Self::ended(Outcome::Success, detail) }
+    }
+}
+
+/// Another model than the pool's was asked for, or answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelSwitch {
+    /// What was asked for.
+    pub asked: String,
+    /// What answered, where the backend says.
+    pub answered: String,
+}
+
+impl ModelSwitch {
+    /// The switch, if there is one: `pool` is the pool's model. A date or `latest` behind a name and
+    /// a vendor before it are the same model.
+    #[must_use]
+    pub fn between(pool: &str, asked: &str, answered: &str) -> Option<Self> {
+        let same = same_model(pool, asked) && same_model(asked, answered);
+        (!same).then(|| Self { asked: asked.to_owned(), answered: answered.to_owned() })
+    }
+}
+
+fn same_model(one: &str, other: &str) -> bool {
+    let plain = |name: &str| {
+        let name = name.trim().to_ascii_lowercase();
+        name.rsplit('/').next().unwrap_or(&name).to_owned()
+    };
+    let (one, other) = (plain(one), plain(other));
+    // Who says nothing does not contradict.
+    if one.is_empty() || other.is_empty() || one == other {
+        return true;
+    }
+    let (short, long) = if one.len() < other.len() { (one, other) } else { (other, one) };
+    let Some(rest) = long.strip_prefix(&short) else { return false };
+    let Some(rest) = rest.strip_prefix(['-', ':', '@']) else { return false };
+    let first = rest.split(['-', '.']).next().unwrap_or("");
+    let date = first.len() >= 4 && first.bytes().all(|b| b.is_ascii_digit());
+    date || matches!(first, "latest" | "preview" | "exp")
 }
 
 /// Does attempts on one kind of pool. Errors are outcomes: there is no other failure channel.
@@ -101,4 +164,34 @@ pub trait Worker: Send + Sync {
     /// Runs one attempt to its end. Must return within `attempt.deadline` plus a few seconds, and
     /// leave no process behind.
     async fn work(&self, attempt: Attempt) -> WorkReport;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ModelSwitch;
+
+    #[test]
+    fn a_dated_name_is_no_switch_and_a_smaller_sister_is() {
+        let switched =
+            |pool, asked, answered| ModelSwitch::between(pool, asked, answered).is_some();
+        for (asked, answered) in [
+            ("gpt-4o", "gpt-4o-2024-08-06"),
+            ("claude-sonnet-4-5", "claude-sonnet-4-5-20250929"),
+            ("meta/llama-3.3-70b", "llama-3.3-70b"),
+            ("Qwen3", "qwen3:latest"),
+            ("gpt-4-0613", "gpt-4"),
+            ("m", ""),
+        ] {
+            assert!(!switched(asked, asked, answered), "{asked} {answered}");
+        }
+        for (asked, answered) in [
+            ("gpt-4o", "gpt-4o-mini"),
+            ("claude-sonnet-4", "claude-sonnet-4-5-20250929"),
+            ("gpt-5", "gpt-5-codex"),
+            ("meta/llama-3.3-70b", "llama-3.1-8b"),
+        ] {
+            assert!(switched(asked, asked, answered), "{asked} {answered}");
+        }
+        assert!(switched("big", "small", "small"), "what was asked for counts too");
+    }
 }

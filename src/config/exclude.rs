@@ -76,7 +76,7 @@ impl Exclusion {
     /// Does it exclude this pool?
     #[must_use]
     pub fn matches(&self, pool: &PoolConfig) -> bool {
-        let endpoint = || url::Url::parse(pool.base_url.as_deref()?).ok();
+        let endpoint = || url::Url::parse(pool.address()?).ok();
         // A pool without an address may name the service behind it.
         let backend = pool.backend.as_deref().unwrap_or("");
         let same_host = |host: &str| {

@@ -17,6 +17,11 @@ const UNKNOWN_CONTEXT_TOKENS: u64 = 32_000;
 /// Output limit in tokens where neither the configuration nor the table says one.
 const UNKNOWN_OUTPUT_TOKENS: u64 = 4_096;
 
+/// The endpoint that codex speaks to with a key of its vendor.
+const OPENAI: &str = "https://api.openai.com/v1";
+/// The endpoint that claude speaks to with a key of its vendor.
+const ANTHROPIC: &str = "https://api.anthropic.com/v1";
+
 /// One pool: a (backend, account, model) with its own quota.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -61,9 +66,16 @@ pub struct PoolConfig {
     #[schemars(range(min = 0))]
     pub cost_per_mtok: Option<f64>,
     /// Program and arguments of a command pool; `{prompt-file}`, `{result-file}`, `{paths}`, `{node}`,
-    /// `{workdir}`, `{base-url}`.
+    /// `{workdir}`, `{base-url}`. Of an agent: how its program is started, where that is not its name
+    /// alone.
     #[serde(default)]
     pub command: Vec<String>,
+    /// Further arguments of an agent.
+    #[serde(default)]
+    pub args: Vec<String>,
+    /// The version of an agent that must be installed; any where absent.
+    #[serde(default)]
+    pub version: Option<String>,
     /// Names of further environment variables that the worker may see.
     #[serde(default)]
     pub env: Vec<String>,
@@ -184,6 +196,8 @@ impl PoolConfig {
             limits: Limits::default(),
             cost_per_mtok: None,
             command: Vec::new(),
+            args: Vec::new(),
+            version: None,
             env: Vec::new(),
             network: PoolNetwork::Any,
             timeout: None,
@@ -210,10 +224,38 @@ impl PoolConfig {
         PoolId::new(id)
     }
 
+    /// Where requests go: declared, else the vendor's own endpoint for an agent with a key. `None` for
+    /// an agent that signs in by itself, and for programs.
+    #[must_use]
+    pub fn address(&self) -> Option<&str> {
+        let own = match self.provider {
+            Provider::Codex => Some(OPENAI),
+            Provider::ClaudeWorker => Some(ANTHROPIC),
+            _ => None,
+        };
+        self.base_url.as_deref().or(self.key_env.as_ref().and(own))
+    }
+
+    /// The program of an agent or a command, with the arguments that come first.
+    #[must_use]
+    pub fn launcher(&self) -> Vec<String> {
+        if !self.command.is_empty() {
+            return self.command.clone();
+        }
+        let name = match self.provider {
+            Provider::Codex => "codex",
+            Provider::Opencode => "opencode",
+            Provider::ClaudeWorker => "claude",
+            Provider::Agy => "agy",
+            _ => return Vec::new(),
+        };
+        vec![name.to_owned()]
+    }
+
     /// `host` or `host:port` (where the port is not the scheme's own) of the endpoint.
     #[must_use]
     pub fn endpoint(&self) -> Option<String> {
-        let url = Url::parse(self.base_url.as_deref()?).ok()?;
+        let url = Url::parse(self.address()?).ok()?;
         let host = url.host_str()?.to_ascii_lowercase();
         Some(match url.port() {
             Some(port) => format!("{host}:{port}"),
@@ -290,6 +332,14 @@ mod tests {
         assert_eq!(pool.meter().account, "team");
         pool.context_tokens = Some(2_000);
         assert_eq!(pool.windows(), (2_000, 500));
+        let mut agent = PoolConfig::new(Provider::Codex, "m");
+        assert_eq!((agent.address(), agent.meter().backend.as_str()), (None, "codex"));
+        assert_eq!(agent.launcher(), ["codex"]);
+        agent.key_env = Some("OPENAI_API_KEY".to_owned());
+        // One meter with every other transport of that key.
+        assert_eq!(agent.meter().backend, "api.openai.com");
+        agent.base_url = Some("http://localhost:1/v1".to_owned());
+        assert_eq!(agent.meter().backend, "localhost:1");
         assert_eq!(PoolConfig::new(Provider::Host, "").pool_id().0, "host");
         assert_eq!(PoolConfig::new(Provider::Codex, "gpt-5-codex").windows(), (400_000, 128_000));
     }

@@ -13,8 +13,8 @@ use super::desk::Seat;
 use super::error::blocking;
 use super::{CycleError, land};
 use crate::backends::gateway::{Lack, Open};
-use crate::backends::{Attempt, WorkReport};
-use crate::ledger::{Burn, EventKind, Evidence, NodeRecord, Receipt};
+use crate::backends::{Attempt, ModelSwitch, WorkReport};
+use crate::ledger::{Burn, EventKind, Evidence, FrictionType, NodeRecord, Receipt};
 use crate::model::{
     AttemptNumber, Classification, Finding, Node, NodeId, Outcome, OwnerToken, Usage,
 };
@@ -254,15 +254,7 @@ fn token_budget(cycle: &Cycle, ticket: &Ticket) -> u64 {
 }
 
 pub(super) fn nothing_to_do() -> WorkReport {
-    WorkReport {
-        outcome: Outcome::Success,
-        result: None,
-        classification: None,
-        detail: String::new(),
-        usage: Usage::default(),
-        model_seen: None,
-        log: String::new(),
-    }
+    WorkReport::ended(Outcome::Success, "")
 }
 
 /// Writes the end into the ledger, in the order that a crash at any point survives.
@@ -279,6 +271,7 @@ pub(super) async fn record(
         usage: report.usage,
         end: End::Ended,
     };
+    let switched = model_switched(ticket, &report);
     match verdict {
         Verdict::Satisfied { evidence } => {
             let satisfied = EventKind::Satisfied {
@@ -300,11 +293,13 @@ pub(super) async fn record(
                 checks: good.checks,
                 pool: ticket.pool.pool.id.clone(),
                 model_seen: report.model_seen.clone(),
+                agent: ticket.pool.agent.clone(),
                 usage: report.usage,
                 summary: good.summary,
                 authors: Vec::new(),
             };
-            match land::accept(cycle, ticket, receipt, good.friction).await {
+            let friction = good.friction.into_iter().chain(switched).collect();
+            match land::accept(cycle, ticket, receipt, friction).await {
                 Ok(land::Acceptance::Accepted) => done.end = End::Landed,
                 Ok(land::Acceptance::Lost) => done.end = End::Lost,
                 Ok(land::Acceptance::Conflict { detail, with }) => {
@@ -328,9 +323,31 @@ pub(super) async fn record(
                 }
             }
         }
-        Verdict::Refused(refusal) => refuse(cycle, ticket, &report, refusal, &mut done).await?,
+        Verdict::Refused(mut refusal) => {
+            refusal.friction.extend(switched);
+            refuse(cycle, ticket, &report, refusal, &mut done).await?;
+        }
     }
     Ok(done)
+}
+
+/// The record of a silent switch of models; one per pool and model that answered.
+fn model_switched(ticket: &Ticket, report: &WorkReport) -> Option<EventKind> {
+    let switch = report.model_switch.as_ref()?;
+    let (pool, model) = (&ticket.pool.pool.id, &ticket.pool.pool.model);
+    let ModelSwitch { asked, answered } = switch;
+    let text = if answered.is_empty() || asked == answered {
+        format!("`{pool}` is for `{model}`, and `{asked}` was asked for")
+    } else {
+        format!("`{pool}` is for `{model}`; `{asked}` was asked for, and `{answered}` answered")
+    };
+    Some(EventKind::Friction {
+        friction: FrictionType::ModelSwitched,
+        discriminator: format!("{pool}:{asked}:{answered}"),
+        text,
+        remedy: "correct `model`, or look at what the backend or the agent puts in its place"
+            .to_owned(),
+    })
 }
 
 /// Books a refused attempt, with its tree for people.

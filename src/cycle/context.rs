@@ -24,6 +24,8 @@ pub struct ReadyPool {
     pub pool: Pool,
     /// Who does its attempts; `None` for a host, which works elsewhere.
     pub worker: Option<Arc<dyn Worker>>,
+    /// Program and version of its agent, where it is one.
+    pub agent: Option<String>,
     /// Wall clock of one attempt.
     pub attempt_timeout: std::time::Duration,
 }

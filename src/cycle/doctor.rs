@@ -201,8 +201,23 @@ fn pool_checks(config: &Config, set: &PoolSet) -> Vec<Check> {
     let mut checks = Vec::new();
     for (id, ready) in &set.ready {
         let Some(settings) = config.pool(id) else { continue };
-        let how = if ready.worker.is_none() { "driven by a job of its own" } else { "reached" };
-        checks.push(Check::ok("pool", id.to_string(), format!("{how}{}", means(settings))));
+        let how = match &ready.agent {
+            _ if ready.worker.is_none() => "driven by a job of its own".to_owned(),
+            Some(agent) => format!("{agent} is there"),
+            None => "reached".to_owned(),
+        };
+        let detail = format!("{how}{}", means(settings));
+        checks.push(if ready.agent.is_some() && settings.version.is_none() {
+            let detail = format!("{detail}; no `version` is pinned, so a new one changes the work");
+            Check::warning(
+                "pool",
+                id.to_string(),
+                detail,
+                "write the version that is there as `version`",
+            )
+        } else {
+            Check::ok("pool", id.to_string(), detail)
+        });
     }
     for (id, why) in &set.dropped {
         let remedy = remedy(why, config.pool(id));
@@ -236,6 +251,9 @@ fn means(settings: &PoolConfig) -> String {
         Provider::SubprocessTemplate | Provider::WorkerCommand => {
             settings.command.first().map(|c| format!(", runs {c}")).unwrap_or_default()
         }
+        _ if settings.provider.is_agent() && settings.address().is_none() => {
+            ", signs in by itself: its limits are only seen when they are hit".to_owned()
+        }
         _ => String::new(),
     };
     format!("{at}{program}{key}")
@@ -250,7 +268,15 @@ fn remedy(why: &Dropped, settings: Option<&PoolConfig>) -> String {
             "set {}, in a workflow as a secret under `env`, or exclude the pool",
             pool.key_env.as_deref().unwrap_or("the variable that is named")
         ),
-        (Dropped::Unreached(_), Some(pool)) if pool.base_url.is_some() => {
+        (Dropped::Unreached(text), Some(pool))
+            if pool.provider.is_agent() && !text.contains("answer") =>
+        {
+            let version = pool.version.as_deref().unwrap_or("a version that is proven to work");
+            format!(
+                "install {version} of the agent, correct `command` or `version`, or exclude the pool"
+            )
+        }
+        (Dropped::Unreached(_), Some(pool)) if pool.address().is_some() => {
             "start the endpoint, correct `base-url`, or exclude the pool".to_owned()
         }
         (Dropped::Unreached(_), _) => {

@@ -62,6 +62,8 @@ pub struct CycleReport {
     pub continued: bool,
     /// Why pools were left out, one line each.
     pub pools_left_out: Vec<String>,
+    /// Program and version of the agents among the pools.
+    pub agents: BTreeMap<crate::model::PoolId, String>,
     /// Why the run is paused, node by node.
     pub pause: Option<crate::ledger::PauseRecord>,
     /// Nodes that failed, with why.
@@ -105,6 +107,7 @@ impl CycleReport {
             attempts: 0,
             continued: false,
             pools_left_out: Vec::new(),
+            agents: BTreeMap::new(),
             pause: None,
             failed: Vec::new(),
             results: Vec::new(),
@@ -420,6 +423,7 @@ pub(super) async fn report(
         attempts: worked.attempts,
         continued,
         pools_left_out: set.dropped.iter().map(|(id, why)| format!("{id}: {why}")).collect(),
+        agents: set.agents().collect(),
         pause,
         failed: failed(&run, &states),
         results: Vec::new(),

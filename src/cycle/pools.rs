@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::CycleError;
 use super::context::ReadyPool;
+use crate::backends::agents::installed;
 use crate::backends::{Surroundings, Worker, worker_for};
 use crate::config::{Config, Exclusion, PoolConfig};
 use crate::ledger::Run;
@@ -31,6 +32,13 @@ pub struct PoolSet {
     pub warnings: Vec<String>,
 }
 
+impl PoolSet {
+    /// Program and version of the agents that are ready.
+    pub fn agents(&self) -> impl Iterator<Item = (PoolId, String)> + '_ {
+        self.ready.iter().filter_map(|(id, ready)| Some((id.clone(), ready.agent.clone()?)))
+    }
+}
+
 /// Builds the set, once per cycle.
 ///
 /// # Errors
@@ -47,8 +55,16 @@ pub async fn build(
         reaches.push(reach(pool, env).await);
     }
     let (pools, mut out) = choose(config, run, now, reaches)?;
+    let mut versions = Versions::default();
     for pool in pools {
         let Some(settings) = config.pool(&pool.id) else { continue };
+        let agent = match versions.of(settings).await {
+            Ok(agent) => agent,
+            Err(why) => {
+                out.dropped.push((pool.id.clone(), Dropped::Unreached(why)));
+                continue;
+            }
+        };
         let worker = if pool.provider == Provider::Host {
             None
         } else {
@@ -60,7 +76,10 @@ pub async fn build(
                 }
             }
         };
-        out.ready.insert(pool.id.clone(), ready(config, pool, worker));
+        if let Some(agent) = &agent {
+            tracing::info!(pool = %pool.id, %agent, "an agent is ready");
+        }
+        out.ready.insert(pool.id.clone(), ready(config, pool, worker, agent));
     }
     Ok(out)
 }
@@ -78,7 +97,7 @@ pub fn declared(
     let reaches = config.pools().iter().map(|_| Reach::Reached).collect();
     let (pools, mut out) = choose(config, run, now, reaches)?;
     out.ready =
-        pools.into_iter().map(|pool| (pool.id.clone(), ready(config, pool, None))).collect();
+        pools.into_iter().map(|pool| (pool.id.clone(), ready(config, pool, None, None))).collect();
     Ok(out)
 }
 
@@ -96,22 +115,31 @@ pub(super) async fn one(
     {
         return None;
     }
+    let agent = Versions::default().of(settings).await.ok()?;
     let worker = worker_for(settings, env, around).ok()?;
-    Some(ready(config, pool, Some(worker)))
+    Some(ready(config, pool, Some(worker), agent))
 }
 
 /// Why [`one`] gives nothing.
 pub(super) async fn why_not(pool: &PoolConfig, env: &Env) -> String {
     match reach(pool, env).await {
         Reach::Unreached(why) => why,
-        Reach::Reached => "it is not driven by this command".to_owned(),
+        Reach::Reached => match Versions::default().of(pool).await {
+            Err(why) => why,
+            Ok(_) => "it is not driven by this command".to_owned(),
+        },
     }
 }
 
-fn ready(config: &Config, pool: Pool, worker: Option<Arc<dyn Worker>>) -> ReadyPool {
+fn ready(
+    config: &Config,
+    pool: Pool,
+    worker: Option<Arc<dyn Worker>>,
+    agent: Option<String>,
+) -> ReadyPool {
     let timeout = config.pool(&pool.id).and_then(|settings| settings.timeout);
     let attempt_timeout = timeout.unwrap_or(config.dispatch.attempt_timeout).get();
-    ReadyPool { pool, worker, attempt_timeout }
+    ReadyPool { pool, worker, agent, attempt_timeout }
 }
 
 /// The eligible pools, by what is known of each in the order of the configuration.
@@ -161,6 +189,33 @@ fn exclusions(config: &Config) -> Result<Vec<(&str, Exclusion)>, CycleError> {
     Ok(config.exclude.iter().map(String::as_str).zip(parsed).collect())
 }
 
+/// Versions of installed agents, each asked for once.
+#[derive(Default)]
+struct Versions(BTreeMap<Vec<String>, Result<String, String>>);
+
+impl Versions {
+    /// Program and version of an agent; `None` for other pools.
+    async fn of(&mut self, pool: &PoolConfig) -> Result<Option<String>, String> {
+        if !pool.provider.is_agent() {
+            return Ok(None);
+        }
+        let launcher = pool.launcher();
+        if !self.0.contains_key(&launcher) {
+            let asked = installed(&launcher).await.map_err(|e| e.to_string());
+            self.0.insert(launcher.clone(), asked);
+        }
+        let found = self.0.get(&launcher).cloned().unwrap_or_else(|| Err(String::new()))?;
+        let program = launcher.first().map(std::path::Path::new);
+        let program = program.and_then(|p| p.file_name()).unwrap_or_default().to_string_lossy();
+        match &pool.version {
+            Some(pinned) if *pinned != found => {
+                Err(format!("{program} is {found}, and version {pinned} is asked for"))
+            }
+            _ => Ok(Some(format!("{program} {found}"))),
+        }
+    }
+}
+
 /// Whether this process can reach the pool.
 async fn reach(pool: &PoolConfig, env: &Env) -> Reach {
     if let Some(variable) = &pool.key_env
@@ -174,10 +229,15 @@ async fn reach(pool: &PoolConfig, env: &Env) -> Reach {
             None => Reach::Unreached("it has no base-url".to_owned()),
             Some(url) => endpoint_answers(url).await,
         },
-        Provider::Codex => launcher("codex", env),
-        Provider::Opencode => launcher("opencode", env),
-        Provider::ClaudeWorker => launcher("claude", env),
-        Provider::Agy => launcher("agy", env),
+        Provider::Codex | Provider::Opencode | Provider::ClaudeWorker | Provider::Agy => {
+            match pool.launcher().first().map_or(Reach::Reached, |program| launcher(program, env)) {
+                Reach::Reached => match pool.address() {
+                    Some(url) => endpoint_answers(url).await,
+                    None => Reach::Reached,
+                },
+                missing => missing,
+            }
+        }
         Provider::SubprocessTemplate | Provider::WorkerCommand => {
             match pool.command.first() {
                 None => Reach::Unreached("it has no command".to_owned()),

@@ -19,7 +19,7 @@ use super::desk::Desk;
 use super::next_step::{self, Begun, CycleReport, Job, Worked};
 use super::setup::Options;
 use super::{CycleError, drive, land, names, reconcile, work};
-use crate::backends::{WorkReport, prompt, result};
+use crate::backends::{ModelSwitch, WorkReport, prompt, result};
 use crate::git::Oid;
 use crate::ledger::{EventKind, GrantedClaim, Run};
 use crate::model::{Classification, GrantId, NodeId, Outcome, OwnerToken, RunId, Usage, scrub};
@@ -467,9 +467,14 @@ fn report(manifest: &mut Manifest, ticket: &Ticket) -> WorkReport {
         scrub(&text.chars().take(most).collect::<String>()).into_owned()
     };
     let classification = manifest.classification.take().filter(|c| c.outcome == outcome);
+    let model_seen = manifest.model_seen.take().map(|model| line(&model, 200));
+    let model = &ticket.pool.pool.model;
     WorkReport {
         outcome,
         result,
+        model_switch: model_seen
+            .as_deref()
+            .and_then(|seen| ModelSwitch::between(model, model, seen)),
         classification: classification.map(|c| Classification {
             evidence: line(&c.evidence, 2_000),
             rule: line(&c.rule, 100),
@@ -477,7 +482,7 @@ fn report(manifest: &mut Manifest, ticket: &Ticket) -> WorkReport {
         }),
         detail,
         usage,
-        model_seen: manifest.model_seen.take().map(|model| line(&model, 200)),
+        model_seen,
         log: String::new(),
     }
 }

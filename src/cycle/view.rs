@@ -3,8 +3,9 @@
 use super::context::Cycle;
 use super::next_step::Status;
 use super::pools::PoolSet;
+use crate::config::PoolConfig;
 use crate::ledger::{Made, NodeState, PauseCause, Receipt, Run};
-use crate::model::{Node, NodeId};
+use crate::model::{Node, NodeId, PoolId};
 use crate::report::view::{Ceiling, NodeView, PoolState, PoolView, PullRequestView, RunView};
 use crate::scheduling::pools::Dropped;
 
@@ -127,6 +128,7 @@ fn pools(cycle: &Cycle, set: &PoolSet, run: &Run) -> Vec<PoolView> {
                 _ => PoolState::Usable,
             };
             PoolView {
+                note: note(set, &pool.id, declared),
                 id: pool.id,
                 state,
                 context_tokens: pool.context_tokens,
@@ -134,6 +136,16 @@ fn pools(cycle: &Cycle, set: &PoolSet, run: &Run) -> Vec<PoolView> {
             }
         })
         .collect()
+}
+
+/// An agent's version, and whether its meter only learns of limits when they are hit.
+fn note(set: &PoolSet, id: &PoolId, declared: &PoolConfig) -> Option<String> {
+    let agent = set.ready.get(id)?.agent.clone()?;
+    Some(if declared.address().is_some() {
+        agent
+    } else {
+        format!("{agent}; it signs in by itself, so its limits are only seen when they are hit")
+    })
 }
 
 /// One node's pull request.

@@ -221,6 +221,7 @@ fn declared(cycle: &Cycle, claim: &GrantedClaim) -> Option<ReadyPool> {
     Some(ReadyPool {
         pool: settings.to_pool(),
         worker: None,
+        agent: None,
         attempt_timeout: settings.timeout.unwrap_or(cycle.config.dispatch.attempt_timeout).get(),
     })
 }

@@ -122,6 +122,7 @@ pub enum FrictionType {
     NewlyReachablePool,
     BaseBroken,
     SecretRefused,
+    ModelSwitched,
 }
 
 /// What verified a tree.
@@ -159,6 +160,9 @@ pub struct Receipt {
     /// The model that really answered, where it says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_seen: Option<String>,
+    /// Program and version of the agent that did it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
     /// Consumption.
     pub usage: Usage,
     /// The worker's own summary; untrusted.

@@ -86,6 +86,12 @@ pub struct Pool {
 }
 
 impl Provider {
+    /// A command-line agent with a driver of its own.
+    #[must_use]
+    pub fn is_agent(self) -> bool {
+        matches!(self, Self::Codex | Self::Opencode | Self::ClaudeWorker | Self::Agy)
+    }
+
     /// The in-process worker predicate, one function for the whole program: may this process drive
     /// the pool itself? Plain commands only under the command-workers policy; a host never.
     #[must_use]

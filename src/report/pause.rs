@@ -150,7 +150,10 @@ pub(super) fn add_pools(page: &mut Page, view: &RunView, pause: &PauseRecord) {
 /// A row of the quota calendar.
 pub(super) fn pool_row(it: &PoolView) -> String {
     let (state, back, why) = match &it.state {
-        PoolState::Usable => ("usable", String::new(), String::new()),
+        PoolState::Usable => {
+            let note = it.note.as_deref().unwrap_or("");
+            ("usable", String::new(), inline(note, 300))
+        }
         PoolState::Paused { until, outcome, evidence } => {
             ("waits", minute(*until), reason(outcome_word(*outcome), evidence))
         }

@@ -143,12 +143,14 @@ fn provenance(view: &PullRequestView) -> String {
         .model_seen
         .as_ref()
         .map_or_else(|| "not told by the backend".to_owned(), |model| code(model, 100));
+    let agent = receipt.agent.as_ref().map(|agent| format!("| agent | {} |\n", code(agent, 100)));
+    let agent = agent.unwrap_or_default();
     let scope: Vec<String> = view.node.writes.iter().take(10).map(scope).collect();
     let more = view.node.writes.len().saturating_sub(10);
     let more = if more > 0 { format!(" … and {more} more") } else { String::new() };
     format!(
         "## Where it comes from\n\n| | |\n|---|---|\n\
-         | pool | {} |\n| model seen | {model} |\n| attempts | {} |\n\
+         | pool | {} |\n{agent}| model seen | {model} |\n| attempts | {} |\n\
          | tokens | {} in, {} out, {} |\n| cost | {} |\n\
          | base | {} of {} |\n| allowed to change | {}{more} |\n\n",
         code(&receipt.pool.0, 100),

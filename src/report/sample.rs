@@ -48,6 +48,7 @@ fn pools() -> Vec<PoolView> {
         id: PoolId::new(id),
         state,
         context_tokens,
+        note: id.starts_with("openai-compatible#nim/meta").then(|| "codex 0.171.0".to_owned()),
         usage: usage(),
     };
     vec![
@@ -250,6 +251,7 @@ pub(super) fn pull_request() -> PullRequestView {
             ],
             pool: PoolId::new("openai-compatible#nim/meta/llama-3.1-70b"),
             model_seen: Some("meta/llama-3.1-70b-instruct".to_owned()),
+            agent: Some("codex 0.171.0".to_owned()),
             usage: usage(),
             summary: "Opened the file in a with block.".to_owned(),
             authors: Vec::new(),

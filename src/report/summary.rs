@@ -34,6 +34,14 @@ pub fn step_summary(view: &RunView) -> String {
         amount(view.usage.output_tokens),
         code(&view.base_branch, 100)
     ));
+    let noted: Vec<String> = view
+        .pools
+        .iter()
+        .filter_map(|p| {
+            Some(format!("- {}: {}\n", code(&p.id.0, 100), inline(p.note.as_deref()?, 300)))
+        })
+        .collect();
+    page.add_lines("", noted, "pools", 30);
     let mut nodes: Vec<&NodeView> = view.nodes.iter().collect();
     nodes.sort_by_key(|n| SECTIONS.iter().position(|(state, _)| *state == n.state));
     page.add_lines(

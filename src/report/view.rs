@@ -110,6 +110,8 @@ pub struct PoolView {
     pub state: PoolState,
     /// Its context window, tokens.
     pub context_tokens: u64,
+    /// What people should know of it although it works.
+    pub note: Option<String>,
     /// What it consumed in this run.
     pub usage: Usage,
 }

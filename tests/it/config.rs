@@ -38,6 +38,7 @@ fn the_example_is_valid_and_writes_the_defaults_out() {
             "openai-compatible/qwen/qwen3-coder-480b-a35b-instruct",
             "local-small",
             "codex#team/gpt-5-codex",
+            "claude-worker/claude-sonnet-4-5",
             "codemods"
         ]
     );
@@ -146,7 +147,9 @@ fn validate_sums_up_a_good_file_and_names_the_remedy_of_a_missing_one() {
     assert_eq!(output.status.code(), Some(0));
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(
-        text.contains("codex#team/gpt-5-codex  meter codex#team, context 400000 (default)"),
+        text.contains(
+            "codex#team/gpt-5-codex  meter api.openai.com#team, context 400000 (default)"
+        ),
         "{text}"
     );
     let output = overhaul(&["validate", "/nonexistent/overhaul.yml"]);

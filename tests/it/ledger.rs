@@ -44,6 +44,7 @@ fn receipt() -> Receipt {
         checks: vec![],
         pool: PoolId::new("p"),
         model_seen: None,
+        agent: None,
         usage: Usage::default(),
         summary: String::new(),
         authors: vec![],

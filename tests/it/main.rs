@@ -4,6 +4,7 @@
 #[path = "../support/mod.rs"]
 mod rigs;
 
+mod agents;
 mod architecture;
 mod attempts;
 mod classify;
@@ -24,6 +25,7 @@ mod hostile_walls;
 mod ledger;
 mod local_forge;
 mod next_step;
+mod nim;
 mod orders;
 mod packaging;
 mod plan;

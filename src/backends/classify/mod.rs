@@ -27,6 +27,7 @@ use crate::model::{Channel, Classification, Observation, Outcome, scrub};
 
 pub use self::reset::LONGEST as LONGEST_RESET_SECONDS;
 pub(super) use self::reset::stated_seconds;
+pub(super) use self::transcript::events;
 
 /// All tables in the order in which they are asked.
 fn tables() -> [&'static [Rule]; 11] {

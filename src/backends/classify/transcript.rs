@@ -24,27 +24,30 @@ pub(super) enum Said {
 /// Most events that are read; the last ones of a longer transcript.
 const MOST_EVENTS: usize = 20_000;
 
-/// Reads standard output as one JSON value, or as JSON lines.
-pub(super) fn read(stdout: &str) -> Said {
+/// The events of standard output: one JSON value, or JSON lines with anything between them.
+pub(in crate::backends) fn events(stdout: &str) -> Vec<Value> {
     let trimmed = stdout.trim();
-    let mut events = Vec::new();
     match lenient(trimmed) {
-        Some(Value::Array(items)) => events = items,
-        Some(value @ Value::Object(_)) => events.push(value),
-        _ => {
-            let lines: Vec<&str> =
-                trimmed.lines().filter(|line| line.trim_start().starts_with('{')).collect();
-            let from = lines.len().saturating_sub(MOST_EVENTS);
-            events.extend(
-                lines[from..].iter().filter_map(|line| serde_json::from_str(line.trim()).ok()),
-            );
-            if events.is_empty() {
-                // Log lines before one pretty-printed object.
-                let start = trimmed.find("\n{").map(|at| at + 1);
-                events.extend(start.and_then(|at| serde_json::from_str(trimmed.get(at..)?).ok()));
-            }
-        }
+        Some(Value::Array(items)) => return items,
+        Some(value @ Value::Object(_)) => return vec![value],
+        _ => {}
     }
+    let lines: Vec<&str> =
+        trimmed.lines().filter(|line| line.trim_start().starts_with('{')).collect();
+    let from = lines.len().saturating_sub(MOST_EVENTS);
+    let mut events: Vec<Value> =
+        lines[from..].iter().filter_map(|line| serde_json::from_str(line.trim()).ok()).collect();
+    if events.is_empty() {
+        // Log lines before one pretty-printed object.
+        let start = trimmed.find("\n{").map(|at| at + 1);
+        events.extend(start.and_then(|at| serde_json::from_str(trimmed.get(at..)?).ok()));
+    }
+    events
+}
+
+/// Reads standard output.
+pub(super) fn read(stdout: &str) -> Said {
+    let events = events(stdout);
     let mut last = Said::NotEvents;
     for event in &events {
         let begins = matches!(text(event, "/type"), "step_start" | "turn.started");
@@ -95,6 +98,9 @@ fn one(event: &Value) -> Option<Said> {
             "task_complete" => Some(finished("codex-task-complete")),
             _ => Some(Said::Unfinished),
         };
+    }
+    if let Some(result) = event.get("result").filter(|_| text(event, "/event") == "result") {
+        return Some(agy(result));
     }
     match text(event, "/type") {
         "result" => Some(result(event)),
@@ -147,6 +153,20 @@ fn result(event: &Value) -> Said {
         return Said::Final(Outcome::Error, "worker-gave-up", subtype.to_owned());
     }
     Said::Failed(code, said)
+}
+
+/// The end of agy's stream.
+fn agy(result: &Value) -> Said {
+    let error = result.get("error").filter(|e| !e.is_null() && *e != "");
+    match (error, text(result, "/status")) {
+        (None, "SUCCESS") => finished("worker-result"),
+        (None, "") => Said::Unfinished,
+        (None, state) => Said::Final(Outcome::Error, "worker-gave-up", state.to_owned()),
+        (Some(error), _) => {
+            let words = error.as_str().map_or_else(|| error.to_string(), str::to_owned);
+            Said::Failed(status(error, "/code"), words)
+        }
+    }
 }
 
 /// Claude Code reports API errors as a message of the model `<synthetic>`.

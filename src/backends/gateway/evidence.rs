@@ -1,6 +1,6 @@
 //! What a gateway has seen, and the attempt's budgets.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -8,7 +8,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{Allowance, Lack, Refused, Seen};
+use crate::backends::ModelSwitch;
 use crate::model::{Classification, Outcome, Pool, Usage};
+
+/// Most pairs of models that are kept.
+const MAX_MODELS: usize = 16;
 
 /// Which budget is used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +52,8 @@ pub struct Evidence {
     pub usage: Usage,
     /// The model that answered last, where the backend says.
     pub model_seen: Option<String>,
+    /// Models as (asked for, answered), each pair once; the answer is empty where it names none.
+    pub models: BTreeSet<(String, String)>,
     /// The reading of the last failure that no later success followed.
     pub failure: Option<Classification>,
     /// Failures of any kind.
@@ -77,6 +83,12 @@ impl Evidence {
         };
         let reason = self.refused.as_ref().map_or("", |r| r.reason.as_str());
         Some((outcome, format!("{} {reason}", over.text()).trim_end().to_owned()))
+    }
+
+    /// Whether another model than `pool`'s was asked for, or answered.
+    #[must_use]
+    pub fn switch(&self, pool: &str) -> Option<ModelSwitch> {
+        self.models.iter().find_map(|(asked, answered)| ModelSwitch::between(pool, asked, answered))
     }
 
     /// What an attempt without a result ended by: a budget, else the failure that the backend
@@ -212,8 +224,12 @@ impl Book {
     }
 
     /// Counts what an exchange used; `estimate` stands in where nothing was reported.
-    pub(super) fn count(&self, seen: &Seen, model: Option<String>, estimate: u64) {
+    pub(super) fn count(&self, seen: &Seen, asked: &str, model: Option<String>, estimate: u64) {
         let mut state = self.state();
+        if seen.status.is_some_and(|s| s < 400) && state.evidence.models.len() < MAX_MODELS {
+            let answered = model.clone().unwrap_or_default();
+            state.evidence.models.insert((asked.to_owned(), answered));
+        }
         if model.is_some() {
             state.evidence.model_seen = model;
         }

@@ -20,7 +20,7 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 use super::admission::{Admission, Lack, Permit, Refused, Seen};
 use super::evidence::{Book, Exhausted};
 use super::tap::Tap;
-use super::{Upstream, same};
+use super::{DEADLINE, Upstream, same};
 use crate::backends::classify::classify_http;
 use crate::backends::openai::{EndpointError, chain, plain_headers, reading, secret_header};
 use crate::backends::redact::Redactor;
@@ -53,7 +53,11 @@ pub(super) fn own_headers(upstream: &Upstream) -> Result<HeaderMap, EndpointErro
         headers.insert(name, secret_header(value.expose_secret())?);
     }
     if let Some(key) = upstream.key.as_ref().map(|k| k.expose_secret()).filter(|k| !k.is_empty()) {
-        headers.insert(AUTHORIZATION, secret_header(&format!("Bearer {key}"))?);
+        // Anthropic's own endpoint takes a bearer for the token of a login; others take either form.
+        let anthropic = upstream.base_url.host_str().is_some_and(|h| h.ends_with(".anthropic.com"));
+        if !anthropic {
+            headers.insert(AUTHORIZATION, secret_header(&format!("Bearer {key}"))?);
+        }
         headers.insert(HeaderName::from_static("x-api-key"), secret_header(key)?);
     }
     Ok(headers)
@@ -78,7 +82,7 @@ pub(super) async fn forward(
     if let Err(over) = shared.book.spend_request() {
         return exhausted(over);
     }
-    let (input, output) = estimate(&body);
+    let Asked { input, output, model } = Asked::read(&body);
     let permit = match timeout(shared.book.remaining(), shared.admission.admit(input, output)).await
     {
         Ok(Ok(permit)) => permit,
@@ -88,7 +92,7 @@ pub(super) async fn forward(
         }
         Err(_) => return exhausted(shared.book.out_of_time()),
     };
-    let mut exchange = Exchange::new(&shared, permit, input + output);
+    let mut exchange = Exchange::new(&shared, permit, input + output, model);
     let request = outgoing(&shared, &method, &uri, &headers, body);
     let wait = shared.upstream.first_byte_timeout.min(shared.book.remaining());
     let response = match timeout(wait, request.send()).await {
@@ -204,12 +208,26 @@ async fn free(
     }
 }
 
-/// Input tokens at four bytes each, and the output limit that the request sets.
-fn estimate(body: &Bytes) -> (u64, u64) {
-    let parsed: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
-    let limits = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
-    let output = limits.iter().find_map(|name| parsed.get(*name)).and_then(Value::as_u64);
-    (body.len() as u64 / 4 + 1, output.unwrap_or(USUAL_OUTPUT))
+/// What a request asks for.
+struct Asked {
+    /// Input tokens, at four bytes each.
+    input: u64,
+    /// The output limit that it sets.
+    output: u64,
+    model: String,
+}
+
+impl Asked {
+    fn read(body: &Bytes) -> Self {
+        let parsed: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
+        let limits = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
+        let output = limits.iter().find_map(|name| parsed.get(*name)).and_then(Value::as_u64);
+        Self {
+            input: body.len() as u64 / 4 + 1,
+            output: output.unwrap_or(USUAL_OUTPUT),
+            model: parsed.get("model").and_then(Value::as_str).unwrap_or("").to_owned(),
+        }
+    }
 }
 
 /// An error of the backend: kept as evidence, passed on as it is.
@@ -301,6 +319,8 @@ struct Exchange {
     backend: String,
     permit: Option<Box<dyn Permit>>,
     estimate: u64,
+    /// The model that was asked for.
+    asked: String,
     seen: Seen,
     tap: Tap,
     failure: Option<Classification>,
@@ -308,13 +328,14 @@ struct Exchange {
 }
 
 impl Exchange {
-    fn new(shared: &Shared, permit: Box<dyn Permit>, estimate: u64) -> Self {
+    fn new(shared: &Shared, permit: Box<dyn Permit>, estimate: u64, asked: String) -> Self {
         Self {
             book: Arc::clone(&shared.book),
             redactor: Arc::clone(&shared.redactor),
             backend: shared.upstream.backend.clone(),
             permit: Some(permit),
             estimate,
+            asked,
             seen: Seen::default(),
             tap: Tap::new(false),
             failure: None,
@@ -368,7 +389,7 @@ impl Exchange {
         self.seen.usage = self.tap.usage;
         self.seen.cost_usd = self.tap.cost_usd.or_else(|| charged(&self.seen.headers));
         self.seen.failure.clone_from(&self.failure);
-        self.book.count(&self.seen, self.tap.model.take(), self.estimate);
+        self.book.count(&self.seen, &self.asked, self.tap.model.take(), self.estimate);
         match self.failure.take() {
             Some(reading) => self.book.failed(reading),
             // A client that goes away half way proves nothing about the backend.
@@ -438,7 +459,7 @@ impl Stream for Listening {
             }
             Poll::Pending => {
                 if this.end.as_mut().poll(cx).is_ready() {
-                    return this.broken("deadline", "the attempt's time is over".to_owned());
+                    return this.broken(DEADLINE, "the attempt's time is over".to_owned());
                 }
                 if this.silence.as_mut().poll(cx).is_ready() {
                     let what = format!("the answer went silent for {} s", this.idle.as_secs());

@@ -37,6 +37,9 @@ use super::openai::{EndpointError, http_client};
 use super::redact::Redactor;
 use crate::model::Pool;
 
+/// The rule of a reading that only says that the attempt's own time was over.
+pub(super) const DEADLINE: &str = "deadline";
+
 /// Largest request body that is passed on, in bytes.
 const MAX_REQUEST: usize = 64 * 1024 * 1024;
 

@@ -33,13 +33,8 @@ use self::session::{End, Session};
 use self::tools::Tools;
 use super::gateway::{Gateway, Upstream};
 use super::redact::Redactor;
-use super::{Attempt, WorkReport, Worker, prompt};
+use super::{Attempt, ModelSwitch, WorkReport, Worker};
 use crate::model::{Outcome, Usage};
-
-/// Longest log in a report, in characters.
-const MAX_LOG: usize = 60_000;
-/// Longest detail in a report, in characters.
-const MAX_DETAIL: usize = 2_000;
 
 /// How to reach an endpoint, and how to speak to it.
 #[derive(Clone)]
@@ -98,35 +93,26 @@ impl OpenAiWorker {
         Ok((client.map_err(|e| e.to_string())?, gateway))
     }
 
-    fn report(&self, end: End, usage: Usage, model_seen: Option<String>, log: &str) -> WorkReport {
-        let clean = |text: &str, max: usize| prompt::cut(&self.redactor.apply(text), max);
-        let log = clean(log, MAX_LOG);
-        match end {
-            End::Done(mut result) => {
-                result.summary = self.redactor.apply(&result.summary);
-                WorkReport {
-                    outcome: Outcome::Success,
-                    detail: clean(&result.summary, MAX_DETAIL),
-                    result: Some(result),
-                    classification: None,
-                    usage,
-                    model_seen,
-                    log,
-                }
+    fn report(
+        &self,
+        model: &str,
+        end: End,
+        usage: Usage,
+        model_seen: Option<String>,
+        log: &str,
+    ) -> WorkReport {
+        let mut report = match end {
+            End::Done(result) => WorkReport::success(result),
+            End::Failed(outcome, classification, detail) => {
+                WorkReport { classification, ..WorkReport::ended(outcome, detail) }
             }
-            End::Failed(outcome, classification, detail) => WorkReport {
-                outcome,
-                result: None,
-                classification: classification.map(|mut c| {
-                    c.evidence = clean(&c.evidence, MAX_DETAIL);
-                    c
-                }),
-                detail: clean(&detail, MAX_DETAIL),
-                usage,
-                model_seen,
-                log,
-            },
-        }
+        };
+        report.usage = usage;
+        report.model_switch =
+            model_seen.as_deref().and_then(|seen| ModelSwitch::between(model, model, seen));
+        report.model_seen = model_seen;
+        log.clone_into(&mut report.log);
+        self.redactor.report(report)
     }
 }
 
@@ -137,7 +123,7 @@ impl Worker for OpenAiWorker {
             Ok(tools) => tools,
             Err(e) => {
                 let end = End::Failed(Outcome::Error, None, e.to_string());
-                return self.report(end, Usage::default(), None, "");
+                return self.report(&attempt.pool.model, end, Usage::default(), None, "");
             }
         };
         let deadline = Instant::now() + attempt.deadline;
@@ -145,7 +131,7 @@ impl Worker for OpenAiWorker {
             Ok(reached) => reached,
             Err(detail) => {
                 let end = End::Failed(Outcome::Error, None, detail);
-                return self.report(end, Usage::default(), None, "");
+                return self.report(&attempt.pool.model, end, Usage::default(), None, "");
             }
         };
         let caller = Caller::new(
@@ -179,6 +165,6 @@ impl Worker for OpenAiWorker {
         };
         let (usage, model_seen) = (evidence.usage, session.caller.model_seen.clone());
         let log = std::mem::take(&mut session.log);
-        self.report(end, usage, model_seen, &log)
+        self.report(&attempt.pool.model, end, usage, model_seen, &log)
     }
 }

@@ -7,7 +7,7 @@ use url::Url;
 use super::Checker;
 use crate::config::locate::{Path, at};
 use crate::config::pool::provider_name;
-use crate::config::{Config, HeaderValue, PoolConfig, PoolNetwork, secret};
+use crate::config::{Config, HeaderValue, PoolConfig, PoolNetwork, ToolMode, secret};
 use crate::model::{PoolId, Provider};
 
 /// Placeholders of pool commands.
@@ -94,6 +94,12 @@ fn command(c: &mut Checker<'_>, at: &Path, pool: &PoolConfig, config: &Config, i
             "a host pool has no `command`",
             "remove it; the job with the matrix runs the worker",
         );
+    } else if pool.provider == Provider::OpenaiCompatible && !pool.command.is_empty() {
+        c.error(
+            &at.key("command"),
+            format!("a pool of `{name}` runs no `command`"),
+            "remove it, or choose the provider that runs it",
+        );
     }
     let no_program = matches!(pool.provider, Provider::OpenaiCompatible | Provider::Host);
     if no_program && pool.network != PoolNetwork::Any {
@@ -103,7 +109,13 @@ fn command(c: &mut Checker<'_>, at: &Path, pool: &PoolConfig, config: &Config, i
             "remove it; checks have no network unless `verify.network` says so",
         );
     }
-    c.argv(&at.key("command"), &pool.command, PLACEHOLDERS);
+    if pool.provider.is_agent() {
+        agent(c, at, pool);
+    } else {
+        only_agents(c, at, pool);
+    }
+    let placeholders = if pool.provider.is_agent() { &[] } else { PLACEHOLDERS };
+    c.argv(&at.key("command"), &pool.command, placeholders);
     for (nth, variable) in pool.env.iter().enumerate() {
         let at = at.key("env").index(nth);
         if !env_name(c, &at, variable) {
@@ -124,6 +136,67 @@ fn command(c: &mut Checker<'_>, at: &Path, pool: &PoolConfig, config: &Config, i
                 &at,
                 format!("`{variable}` is another pool's key"),
                 "remove it; a worker sees only its own key",
+            );
+        }
+    }
+}
+
+/// What an agent takes, and what would be ignored.
+fn agent(c: &mut Checker<'_>, at: &Path, pool: &PoolConfig) {
+    let name = provider_name(pool.provider);
+    for (nth, argument) in pool.args.iter().enumerate() {
+        if argument.contains('\0') {
+            c.error(&at.key("args").index(nth), "args holds a NUL character", "remove it");
+        }
+    }
+    if let Some(version) = &pool.version {
+        c.filled(&at.key("version"), version, "write the version, or leave it out");
+    }
+    if pool.tools != ToolMode::Auto {
+        c.error(
+            &at.key("tools"),
+            format!("`{name}` brings its own tools"),
+            "remove it; only `openai-compatible` is asked for edits by us",
+        );
+    }
+    let gated = pool.address().is_some();
+    if pool.provider == Provider::Agy {
+        for (key, used) in
+            [("base-url", pool.base_url.is_some()), ("key-env", pool.key_env.is_some())]
+        {
+            if used {
+                c.error(
+                    &at.key(key),
+                    format!("`agy` signs in by itself and takes no `{key}`"),
+                    "remove it; name the variables that it signs in with under `env`",
+                );
+            }
+        }
+    } else if pool.key_env.is_some() && !gated {
+        c.error(
+            &at.key("base-url"),
+            format!("a pool of `{name}` with a key needs a `base-url`"),
+            "write the endpoint that takes the key; without a key it signs in by itself",
+        );
+    }
+    if !gated && !pool.headers.is_empty() {
+        c.error(
+            &at.key("headers"),
+            format!("`{name}` signs in by itself here, so nothing can add headers"),
+            "remove them, or name an endpoint as `base-url`",
+        );
+    }
+}
+
+/// Settings of agents at other pools would be ignored.
+fn only_agents(c: &mut Checker<'_>, at: &Path, pool: &PoolConfig) {
+    let name = provider_name(pool.provider);
+    for (key, used) in [("args", !pool.args.is_empty()), ("version", pool.version.is_some())] {
+        if used {
+            c.error(
+                &at.key(key),
+                format!("`{key}` is for agents (`codex`, `opencode`, `claude-worker`, `agy`), not for `{name}`"),
+                "remove it; arguments of a command belong into `command`",
             );
         }
     }

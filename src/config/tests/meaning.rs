@@ -486,3 +486,34 @@ fn a_bad_prefix_and_branch() {
       do: set only one of `draft` and `auto-merge`
     "#);
 }
+
+#[test]
+fn settings_that_an_agent_would_ignore() {
+    for (pool, what) in [
+        (
+            "provider: agy, model: m, base-url: 'https://h/v1'",
+            "`agy` signs in by itself and takes no `base-url`",
+        ),
+        ("provider: agy, model: m, key-env: K", "`agy` signs in by itself and takes no `key-env`"),
+        (
+            "provider: opencode, model: m, key-env: K",
+            "a pool of `opencode` with a key needs a `base-url`",
+        ),
+        ("provider: codex, model: m, headers: {x-team: a}", "so nothing can add headers"),
+        ("provider: claude-worker, model: m, tools: json", "`claude-worker` brings its own tools"),
+        ("provider: codex, model: m, version: ''", "pools[0].version must be a non-empty line"),
+        ("provider: codex, model: m, command: [codex, '{paths}']", "unknown placeholder `{paths}`"),
+        (
+            "provider: openai-compatible, model: m, base-url: 'https://h/v1', args: [x]",
+            "`args` is for agents",
+        ),
+        ("provider: host, version: '1'", "`version` is for agents"),
+        (
+            "provider: openai-compatible, model: m, base-url: 'https://h/v1', command: [x]",
+            "runs no `command`",
+        ),
+    ] {
+        let told = refused(&format!("version: 1\npools: [{{{pool}}}]\n"));
+        assert!(told.contains(what), "{pool}: {told}");
+    }
+}
