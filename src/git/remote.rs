@@ -253,6 +253,21 @@ impl Remote {
         })
     }
 
+    /// Brings the whole history of `refspec` to a store that borrows from a shallow clone.
+    ///
+    /// # Errors
+    /// By cause; see [`GitError`].
+    pub fn deepen(&self, repo: &Repo, refspec: &str) -> Result<(), GitError> {
+        if !repo.is_shallow() {
+            return Ok(());
+        }
+        let program = self
+            .call(repo, "fetch")
+            .args(["--quiet", "--no-tags", "--no-write-fetch-head", "--unshallow", "--"])
+            .args([&self.url, refspec]);
+        self.run(program).map(drop)
+    }
+
     /// The remote's refs that match `patterns` (all of them when empty), by full name.
     ///
     /// # Errors

@@ -6,6 +6,7 @@ mod rigs;
 
 mod architecture;
 mod attempts;
+mod branches;
 mod classify;
 mod command_workers;
 mod comments;
