@@ -26,6 +26,7 @@ use clap::{Parser, Subcommand};
 pub use failure::{ExitKind, Failure};
 
 use crate::cycle::Steer;
+use crate::ledger::BranchAsk;
 
 /// Findings in, verified pull requests out.
 #[derive(Debug, Parser)]
@@ -66,6 +67,12 @@ enum Command {
     Cancel(steer::RunOnly),
     /// Use a settled pool again.
     Unsettle(steer::WithPool),
+    /// Take a person's commits on a node's branch into the node; the next cycle checks them.
+    Adopt(steer::WithNode),
+    /// Take a person's commits off a node's branch; they are kept under another name.
+    Reset(steer::WithNode),
+    /// Approve the head of a node's branch as it is now; another head makes it void.
+    Approve(steer::WithNode),
     /// The whole product on this machine alone: sample repository, local forge, scripted pool.
     Demo(demo::Args),
     /// Print the plan that findings would become; changes nothing.
@@ -121,6 +128,9 @@ async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Skip(args) => steer::run(&args.run, Steer::Skip(args.node)).await,
         Command::Cancel(args) => steer::run(&args.run, Steer::Cancel).await,
         Command::Unsettle(args) => steer::run(&args.run, args.steer()).await,
+        Command::Adopt(args) => steer::branch(args, BranchAsk::Adopt).await,
+        Command::Reset(args) => steer::branch(args, BranchAsk::Reset).await,
+        Command::Approve(args) => steer::branch(args, BranchAsk::Approve).await,
         Command::Demo(args) => demo::run(args).await,
         Command::Plan(args) => plan::run(args),
         Command::Simulate(args) => simulate::run(args),

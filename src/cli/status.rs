@@ -39,6 +39,9 @@ fn render(status: &RunStatus) -> String {
             let _ = write!(text, "  {url}");
         }
         let _ = writeln!(text);
+        if let Some(note) = &node.branch {
+            let _ = writeln!(text, "             {note}");
+        }
         if let Some(why) = &node.last_failure {
             let _ = writeln!(text, "             attempt {}: {}", node.attempts, in_one_line(why));
         }

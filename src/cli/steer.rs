@@ -1,10 +1,11 @@
-//! `resume`, `pause`, `retry`, `skip`, `cancel`, `unsettle`: what the comment commands do, from a
-//! shell.
+//! `resume`, `pause`, `retry`, `skip`, `cancel`, `unsettle`, `adopt`, `reset`, `approve`: what the
+//! comment commands do, from a shell.
 
 use super::next_step::failure;
 use super::run_options::RunArgs;
 use super::{Failure, print};
 use crate::cycle::{Given, Steer, steer};
+use crate::ledger::BranchAsk;
 use crate::model::{NodeId, PoolId};
 
 #[derive(Debug, clap::Args)]
@@ -33,6 +34,10 @@ impl WithPool {
     pub(super) fn steer(&self) -> Steer {
         Steer::Unsettle(PoolId::new(self.pool.clone()))
     }
+}
+
+pub(super) async fn branch(args: WithNode, ask: BranchAsk) -> Result<(), Failure> {
+    run(&args.run, Steer::Branch(ask, args.node)).await
 }
 
 pub(super) async fn run(args: &RunArgs, what: Steer) -> Result<(), Failure> {

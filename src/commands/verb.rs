@@ -24,7 +24,7 @@ pub enum Verb {
     Unsettle,
     /// Take a human's commits on the branch into the node.
     Adopt,
-    /// Drop what is on the node's branch and build it anew.
+    /// Take a human's commits off the node's branch; they are kept under another name.
     Reset,
     /// End the run.
     Cancel,
@@ -110,11 +110,11 @@ impl Verb {
             Self::Status => ("status", "say how the run stands"),
             Self::Retry => ("retry NODE", "try a failed or rejected node again"),
             Self::Skip => ("skip NODE", "give a node up"),
-            Self::Approve => ("approve [NODE]", "approve a node as it is now"),
+            Self::Approve => ("approve [NODE]", "approve the head of a node's branch as it is now"),
             Self::Budget => ("budget +N", "raise the budget by N US dollars"),
             Self::Unsettle => ("unsettle POOL", "use a settled pool again"),
             Self::Adopt => ("adopt [NODE]", "take the commits on the branch into the node"),
-            Self::Reset => ("reset [NODE]", "build the node's branch anew"),
+            Self::Reset => ("reset [NODE]", "take the commits of people off the branch again"),
             Self::Cancel => ("cancel", "end the run"),
             Self::Help => ("help", "show this list"),
         }

@@ -33,7 +33,8 @@ pub use schema::{DRAFT, config_schema};
 pub use sections::{
     Budget, CodeScanning, Commands, Continuation, Dependencies, Dispatch, FindingsFormat,
     FindingsSource, Fuse, Issues, MaxAttempts, NewFindings, Noise, Origin, Pauses, Permission,
-    Planning, Policy, PullRequestMode, PullRequests, Report, ScopeAmend, Verify, VerifyRule,
+    Planning, Policy, PullRequestMode, PullRequests, Rebuild, Report, ScopeAmend, Verify,
+    VerifyRule,
 };
 pub use state::{State, StateStore};
 

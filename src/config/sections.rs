@@ -391,6 +391,8 @@ pub struct PullRequests {
     pub draft: bool,
     /// Turn on auto-merge.
     pub auto_merge: bool,
+    /// When a branch is rebuilt on a base that moved. One that a person pushed to never is.
+    pub rebuild: Rebuild,
     /// Most open at once; accepted nodes wait for room.
     #[schemars(range(min = 1))]
     pub max_open: u32,
@@ -408,6 +410,7 @@ impl Default for PullRequests {
             reviewers: Vec::new(),
             draft: false,
             auto_merge: false,
+            rebuild: Rebuild::Conflicted,
             max_open: 10,
             branch_prefix: "overhaul".to_owned(),
             delete_branches: true,
@@ -424,6 +427,19 @@ pub enum PullRequestMode {
     PerNode,
     /// One for all.
     Single,
+}
+
+/// When a branch is rebuilt on a base that moved.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rebuild {
+    /// When it no longer merges, or what it is stacked on changed or landed.
+    #[default]
+    Conflicted,
+    /// Whenever its base moved.
+    Behind,
+    /// By people only.
+    Never,
 }
 
 /// Where a pause is announced.

@@ -451,7 +451,7 @@ fn how(status: Status) -> String {
 }
 
 /// The end of an output, where the reason usually is; the prompt of the next attempt holds it.
-fn tail(output: &str) -> String {
+pub(super) fn tail(output: &str) -> String {
     const KEPT: usize = 4_000;
     let start = output.len().saturating_sub(KEPT);
     let start = (start..output.len()).find(|i| output.is_char_boundary(*i)).unwrap_or(start);

@@ -115,7 +115,7 @@ async fn claim(
     let now = cycle.clock.now();
     let (repo, head, for_node) = (cycle.repo().clone(), cycle.base.commit, node.clone());
     let record = run.nodes.get(&node.id).cloned().unwrap_or_default();
-    let base = blocking(move || bases::base_for(&repo, &run, &for_node, head, now)).await;
+    let base = blocking(move || bases::base_for(&repo, &run, &for_node, head)).await;
     let number = AttemptNumber(record.attempts + 1);
     let owner = new_owner()?;
     let lease = SignedDuration::try_from(cycle.config.dispatch.lease.get())
@@ -286,6 +286,7 @@ pub(super) async fn record(
         Verdict::Good(good) => {
             let receipt = Receipt {
                 base: ticket.base.commit().to_string(),
+                on: ticket.base.nodes(),
                 commit: good.commit.to_string(),
                 tree: good.tree.to_string(),
                 resolved: good.resolved,

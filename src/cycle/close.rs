@@ -1,7 +1,7 @@
 //! Close: when every node is final, the integrated tree is verified on its exact commit, and only
 //! then the run ends. A red gate re-opens the nodes that it can attribute, at most twice.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
@@ -9,12 +9,12 @@ use super::context::Cycle;
 use super::error::blocking;
 use super::next_step::Status;
 use super::pools::PoolSet;
-use super::{CycleError, land, names, open, show};
-use crate::git::{Expect, PushResult, RefUpdate};
+use super::{CycleError, bases, land, names, open, show, together};
+use crate::forge::PullRequestPatch;
+use crate::git::{Expect, GitError, PushResult, RefUpdate};
 use crate::ledger::{CheckRecord, EventKind, NodeState, Run};
 use crate::model::{CoveragePlace, DropReason, Finding, FindingId, NodeId, Plan};
 use crate::report::{self, Remaining};
-use crate::workspace::Verdict;
 
 /// Rounds of the gate; the falling measure of its loop.
 const GATE_ROUNDS: u32 = 2;
@@ -99,27 +99,59 @@ pub(super) async fn close_if_final(cycle: &Cycle, set: &PoolSet) -> Result<bool,
     Ok(closed)
 }
 
-/// Removes the run's branches and kept refs from the remote. Every pull request is final by now,
-/// so none is closed by losing its base. Best effort: what stays is only untidy.
+/// Removes the run's branches and kept refs from the remote. Best effort: what stays is only
+/// untidy.
 async fn delete_branches(cycle: &Cycle) {
-    let prefix =
-        names::full(&names::run_prefix(&cycle.config.pull_requests.branch_prefix, cycle.run_id()));
-    let kept = names::keep_prefix(cycle.run_id());
-    let (repo, remote) = (cycle.repo().clone(), cycle.remote.clone());
-    let deleted = blocking(move || {
-        let there = remote.ls_remote(&repo, &[&format!("{prefix}*"), &format!("{kept}*")])?;
-        let updates: Vec<RefUpdate> = there
-            .into_iter()
-            .map(|(name, at)| RefUpdate { name, new: None, expected: Expect::At(at) })
-            .collect();
-        if updates.is_empty() { Ok(PushResult::Done) } else { remote.push(&repo, &updates, false) }
-    })
-    .await;
-    match deleted {
-        Ok(PushResult::Done) => {}
-        Ok(PushResult::Rejected(some)) => tracing::warn!(?some, "some branches were not deleted"),
-        Err(error) => tracing::warn!(%error, "branches were not deleted"),
+    if let Err(error) = try_delete_branches(cycle).await {
+        tracing::warn!(%error, "branches were not deleted");
     }
+}
+
+/// Every pull request of ours is final by now, but others may be open onto our branches, and
+/// deleting its base closes a pull request for good: they are moved first. A branch that a person
+/// pushed to goes only when all of it is in the base branch.
+async fn try_delete_branches(cycle: &Cycle) -> Result<(), CycleError> {
+    let short = names::run_prefix(&cycle.config.pull_requests.branch_prefix, cycle.run_id());
+    let (prefix, kept) = (names::full(&short), names::keep_prefix(cycle.run_id()));
+    let (repo, remote) = (cycle.repo().clone(), cycle.remote.clone());
+    let (heads, main) = (cycle.journal.state().heads.clone(), cycle.base.commit);
+    let ours = prefix.clone();
+    let (go, stay): (Vec<_>, Vec<_>) = blocking(move || {
+        let there = remote.ls_remote(&repo, &[&format!("{prefix}*"), &format!("{kept}*")])?;
+        let mut all = Vec::new();
+        for (name, at) in there {
+            let is_ours = name.starts_with(&kept) || heads.contains(&at.to_string());
+            all.push((is_ours || repo.has(at) && repo.is_ancestor(at, main)?, name, at));
+        }
+        Ok::<_, GitError>(all)
+    })
+    .await?
+    .into_iter()
+    .partition(|(goes, ..)| *goes);
+    for (_, name, at) in stay {
+        tracing::warn!(name, %at, "kept: a person's commits are on it and nowhere else");
+    }
+    let mut kept = BTreeSet::new();
+    for child in cycle.forge.pull_requests_onto(&short).await? {
+        let base = Some(cycle.base.branch.clone());
+        let patch = PullRequestPatch { base, ..PullRequestPatch::default() };
+        if let Err(error) = cycle.forge.update_pull_request(child.number, patch).await {
+            tracing::warn!(number = child.number, %error, "kept: a pull request is open onto it");
+            kept.insert(names::full(&child.base));
+        }
+    }
+    let updates: Vec<RefUpdate> = go
+        .into_iter()
+        .filter(|(_, name, _)| !name.starts_with(&ours) || !kept.contains(name))
+        .map(|(_, name, at)| RefUpdate { name, new: None, expected: Expect::At(at) })
+        .collect();
+    let (repo, remote) = (cycle.repo().clone(), cycle.remote.clone());
+    if let PushResult::Rejected(some) =
+        blocking(move || remote.push(&repo, &updates, false)).await?
+    {
+        tracing::warn!(?some, "some branches were not deleted");
+    }
+    Ok(())
 }
 
 /// What the close gate says.
@@ -149,7 +181,7 @@ async fn gate(cycle: &Cycle, states: &BTreeMap<NodeId, NodeState>) -> Result<Gat
     let (repo, planned_on) = (cycle.repo().clone(), cycle.journal.state().base_commit.clone());
     let before = blocking(move || {
         let planned_on = crate::git::parse_oid(&planned_on)?;
-        Ok::<_, crate::git::GitError>(if repo.has(planned_on) { planned_on } else { commit })
+        Ok::<_, GitError>(if repo.has(planned_on) { planned_on } else { commit })
     })
     .await?;
     let verified = cycle
@@ -162,19 +194,18 @@ async fn gate(cycle: &Cycle, states: &BTreeMap<NodeId, NodeState>) -> Result<Gat
     if verified.accepted() {
         return Ok(Gate::Green(verified.checks.iter().map(super::accept::check_record).collect()));
     }
-    let detail: Vec<String> = verified
-        .checks
-        .iter()
-        .filter(|c| c.verdict == Verdict::Failed)
-        .map(|c| format!("`{}`: {}", c.name, c.output))
-        .collect();
-    let failed = EventKind::GateFailed {
-        commit: commit.to_string(),
-        round: rounds + 1,
-        nodes: landed,
-        detail: detail.join("\n"),
-    };
-    cycle.journal.write(vec![failed]).await?;
+    let culprit = together::culprit(cycle, &landed, before).await?;
+    let nodes = culprit.iter().map(|(node, _)| node.clone()).collect();
+    let detail = together::failure(&verified).unwrap_or_default();
+    let failed =
+        EventKind::GateFailed { commit: commit.to_string(), round: rounds + 1, nodes, detail };
+    let again = culprit.map(|(node, failed)| EventKind::Reopened {
+        node,
+        reason: format!(
+            "The change landed, and with it everything that landed fails together. {failed}"
+        ),
+    });
+    cycle.journal.write([failed].into_iter().chain(again).collect()).await?;
     Ok(Gate::Again)
 }
 
@@ -282,5 +313,6 @@ fn outcomes_of<'a>(
 pub(super) async fn integrated_tip(cycle: &Cycle) -> Result<crate::git::Oid, CycleError> {
     let (repo, run) = (cycle.repo().clone(), cycle.journal.state().clone());
     let (head, at) = (cycle.base.commit, cycle.clock.now());
-    blocking(move || land::integrate_all(&repo, &run, head, at)).await
+    let waiting = bases::unsettled(&run, &cycle.plan, &cycle.states());
+    blocking(move || land::integrate_all(&repo, &run, &waiting, head, at)).await
 }

@@ -333,7 +333,6 @@ async fn tickets(cycle: &Arc<Cycle>, picks: Vec<Pick>) -> Result<Vec<(Ticket, Sh
     let cycle = cycle.clone();
     blocking(move || {
         let run = cycle.journal.state().clone();
-        let now = cycle.clock.now();
         let mut tickets = Vec::new();
         for pick in picks {
             let (Some(node), Some(pool)) =
@@ -341,7 +340,7 @@ async fn tickets(cycle: &Arc<Cycle>, picks: Vec<Pick>) -> Result<Vec<(Ticket, Sh
             else {
                 continue;
             };
-            let base = match bases::base_for(cycle.repo(), &run, node, cycle.base.commit, now) {
+            let base = match bases::base_for(cycle.repo(), &run, node, cycle.base.commit) {
                 Ok(base) => base,
                 Err(error) => {
                     tracing::error!(node = %node.id, %error, "no base to work on");

@@ -5,20 +5,22 @@
 //! event of the append leads: whoever writes it second changes nothing. The answer is given after
 //! that, and is owed until the ledger says that it was given.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::context::Cycle;
 use super::setup::Parts;
 use super::show::{DASHBOARD, LINES};
 use super::steer::{self, Steer};
 use super::view::noise_day;
-use super::{CycleError, Journal, close};
+use super::{Clock, CycleError, Journal, close};
 use crate::commands::{self, Access, Command, Occasion, Parsed, Reply, Sender, SenderKind, Verb};
-use crate::forge::{Comment, ForgeError, Permission};
+use crate::config::Config;
+use crate::forge::{Comment, Forge, ForgeError, Permission};
 use crate::ledger::{
-    Applied, AttemptBudget, EVENT_VERSION, Event, EventKind, Made, NodeState, Received, Run,
-    node_states,
+    Applied, AttemptBudget, BranchAsk, EVENT_VERSION, Event, EventKind, Made, NodeRecord,
+    NodeState, Received, Run, node_states,
 };
 use crate::model::{NodeId, Plan, hex_digest};
 use crate::report::{self, marker, notes};
@@ -84,8 +86,35 @@ pub(super) async fn read(
     if !unsaid.is_empty() {
         journal.write(unsaid).await?;
     }
-    inbox.answer().await?;
+    let Inbox { own, .. } = inbox;
+    let (config, forge, clock) = (&parts.config, &*parts.forge, &parts.clock);
+    answer(&Voice { config, forge, clock, journal }, &own).await?;
     Ok(steered)
+}
+
+/// Answers what was known only after looking at branches.
+///
+/// # Errors
+/// When the ledger fails.
+pub(super) async fn answer_late(cycle: &Cycle, comments: &[u64]) -> Result<(), CycleError> {
+    let own: Vec<(u64, String)> = {
+        let run = cycle.journal.state();
+        let lines = run.received.iter().filter(|line| comments.contains(&line.comment));
+        lines.map(|line| (line.comment, line.body_digest.clone())).collect()
+    };
+    if own.is_empty() {
+        return Ok(());
+    }
+    let (config, forge, clock) = (&cycle.config, &*cycle.forge, &cycle.clock);
+    answer(&Voice { config, forge, clock, journal: &cycle.journal }, &own).await
+}
+
+/// What answering needs.
+struct Voice<'a> {
+    config: &'a Config,
+    forge: &'a dyn Forge,
+    clock: &'a Clock,
+    journal: &'a Journal,
 }
 
 /// Since when comments are read: nothing said before the run began is meant for it.
@@ -118,6 +147,8 @@ struct Said {
     unknown_editor: bool,
     /// What is written with it.
     also: Vec<EventKind>,
+    /// When.
+    at: Timestamp,
 }
 
 impl Inbox<'_> {
@@ -155,6 +186,7 @@ impl Inbox<'_> {
             author: comment.author.clone(),
             unknown_editor: false,
             also: vec![EventKind::InboxRead { until: comment.updated_at }],
+            at: comment.updated_at,
         };
         let mut access = self.access(&comment.author).await?;
         match &self.parts.options.woken.editor {
@@ -205,6 +237,7 @@ impl Inbox<'_> {
                 id: dashboard.to_string(),
                 digest: String::new(),
             }],
+            at: edit.at,
         };
         self.obey(&said, &parsed, access).await
     }
@@ -277,7 +310,7 @@ impl Inbox<'_> {
                     let verb = if left > 0 || recent == 0 { "denied" } else { "ignored" };
                     vec![note(0, verb, Vec::new(), told)]
                 } else {
-                    self.events(&run, &parsed.commands, &said.author, note)
+                    self.events(&run, &parsed.commands, said, note)
                 }
             }
         };
@@ -322,13 +355,13 @@ impl Inbox<'_> {
         &self,
         run: &Run,
         commands: &[Command],
-        by: &str,
+        said: &Said,
         note: impl Fn(usize, &str, Vec<String>, String) -> EventKind,
     ) -> Vec<EventKind> {
         let mut after = run.clone();
         let mut events = Vec::new();
         for command in commands {
-            let (result, effects) = match self.effect(&after, command, by) {
+            let (result, effects) = match self.effect(&after, command, said) {
                 Ok((result, effects)) => {
                     let applied: Vec<Applied> =
                         effects.iter().map(|e| after.apply(&self.event(e.clone()))).collect();
@@ -358,17 +391,17 @@ impl Inbox<'_> {
         &self,
         run: &Run,
         command: &Command,
-        by: &str,
+        said: &Said,
     ) -> Result<(String, Vec<EventKind>), CycleError> {
+        let by = said.author.as_str();
         let config = &self.parts.config;
         let missing = || CycleError::Internal("the command lacks its argument".to_owned());
         let steer = match command.verb {
             Verb::Status => return Ok((self.status(run), Vec::new())),
             Verb::Help => return Ok((String::new(), Vec::new())),
-            Verb::Approve | Verb::Adopt | Verb::Reset => {
-                let told = "this version of overhaul cannot do that yet; nothing was changed";
-                return Ok((told.to_owned(), Vec::new()));
-            }
+            Verb::Approve => return self.ask(run, command, said, BranchAsk::Approve),
+            Verb::Adopt => return self.ask(run, command, said, BranchAsk::Adopt),
+            Verb::Reset => return self.ask(run, command, said, BranchAsk::Reset),
             Verb::Resume => Steer::Resume,
             Verb::Pause => Steer::Pause,
             Verb::Cancel => Steer::Cancel,
@@ -395,7 +428,35 @@ impl Inbox<'_> {
         if matches!(steer, Steer::Budget(_)) && config.dispatch.budget.usd.is_none() {
             told.push_str("; no budget in US dollars is configured, so nothing waits for it");
         }
-        Ok((told, steer.events(run, by)))
+        Ok((told, steer.events(run, by, self.parts.clock.now())))
+    }
+
+    /// A wish for a branch. It is done, and answered, once branches were looked at. On a pull
+    /// request it may leave the node out.
+    fn ask(
+        &self,
+        run: &Run,
+        command: &Command,
+        said: &Said,
+        ask: BranchAsk,
+    ) -> Result<(String, Vec<EventKind>), CycleError> {
+        let of_this =
+            |record: &NodeRecord| record.pr.as_ref().is_some_and(|pr| pr.number == said.on);
+        let here = || run.nodes.iter().find(|(_, n)| of_this(n)).map(|(id, _)| id.clone());
+        let node = command.node().or_else(here).ok_or_else(|| {
+            CycleError::input("this is not a node's pull request", "name the node, e.g. N-001")
+        })?;
+        steer::check_node(self.plan, &node)?;
+        let asked = EventKind::BranchAsked {
+            node,
+            ask,
+            by: said.author.clone(),
+            comment: said.comment,
+            line: u32::try_from(command.line).unwrap_or(u32::MAX),
+            said: said.at,
+        };
+        // What is answered, should a later word take its place before it is done.
+        Ok(("not done: a later word about the same branch took its place".to_owned(), vec![asked]))
     }
 
     fn states(&self, run: &Run) -> BTreeMap<NodeId, NodeState> {
@@ -424,74 +485,80 @@ impl Inbox<'_> {
         };
         format!("{standing}; nodes: {}", counts.join(", "))
     }
+}
 
-    /// Gives the answers that are owed: this cycle's, and those that were lost with another one.
-    async fn answer(&self) -> Result<(), CycleError> {
-        let run = self.journal.state().clone();
-        let lost_before = self.parts.clock.now().checked_sub(ANSWER_LOST).ok();
-        let mut owed: BTreeMap<(u64, &str), Vec<&Received>> = BTreeMap::new();
-        for line in run.received.iter().filter(|r| r.verb != "ignored") {
-            let lost = lost_before.is_some_and(|before| line.at < before);
-            let own = self.own.iter().any(|(c, d)| *c == line.comment && *d == line.body_digest);
-            if (own || lost) && !run.shown.contains_key(&shown_key(line)) {
-                owed.entry((line.comment, &line.body_digest)).or_default().push(line);
-            }
+/// Gives the answers that are owed: this cycle's, and those that were lost with another one.
+async fn answer(voice: &Voice<'_>, own: &[(u64, String)]) -> Result<(), CycleError> {
+    let run = voice.journal.state().clone();
+    // What becomes of a branch is known later, and the whole comment is answered then.
+    let pending: BTreeSet<u64> =
+        run.nodes.values().filter_map(|n| n.asked.as_ref()).map(|asked| asked.comment).collect();
+    let lost_before = voice.clock.now().checked_sub(ANSWER_LOST).ok();
+    let mut owed: BTreeMap<(u64, &str), Vec<&Received>> = BTreeMap::new();
+    for line in &run.received {
+        if line.verb == "ignored" || line.comment != 0 && pending.contains(&line.comment) {
+            continue;
         }
-        let mut given = Vec::new();
-        let day = noise_day(self.parts.clock.now());
-        let made = run.made_since(day, Made::Comment);
-        let limit = self.parts.config.report.noise.comments_per_day;
-        let room = usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(made);
-        if owed.len() > room {
-            tracing::warn!("{made} comments in a day are enough (report.noise); answers wait");
+        let lost = lost_before.is_some_and(|before| line.at < before);
+        let own = own.iter().any(|(c, d)| *c == line.comment && *d == line.body_digest);
+        if (own || lost) && !run.shown.contains_key(&shown_key(line)) {
+            owed.entry((line.comment, &line.body_digest)).or_default().push(line);
         }
-        for lines in owed.values().take(room) {
-            let Some(first) = lines.first() else { continue };
-            match self.answer_one(run.id.as_ref(), first, lines).await {
-                Ok(id) => given.push(EventKind::Shown {
-                    what: shown_key(first),
-                    id,
-                    digest: first.body_digest.clone(),
-                }),
-                Err(error) => tracing::warn!(comment = first.comment, %error, "no answer yet"),
-            }
-        }
-        if !given.is_empty() {
-            self.journal.write(given).await?;
-        }
-        Ok(())
     }
-
-    /// The id of the answer; empty where the conversation takes none.
-    async fn answer_one(
-        &self,
-        run: Option<&crate::model::RunId>,
-        first: &Received,
-        lines: &[&Received],
-    ) -> Result<String, ForgeError> {
-        let refused = matches!(first.verb.as_str(), "invalid" | "denied");
-        let reaction = if refused { "confused" } else { "eyes" };
-        if first.comment != 0
-            && let Err(error) = self.parts.forge.react(first.comment, reaction).await
-        {
-            tracing::warn!(comment = first.comment, %error, "no reaction to a comment");
+    let mut given = Vec::new();
+    let day = noise_day(voice.clock.now());
+    let made = run.made_since(day, Made::Comment);
+    let limit = voice.config.report.noise.comments_per_day;
+    let room = usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(made);
+    if owed.len() > room {
+        tracing::warn!("{made} comments in a day are enough (report.noise); answers wait");
+    }
+    for lines in owed.values().take(room) {
+        let Some(first) = lines.first() else { continue };
+        match answer_one(voice, run.id.as_ref(), first, lines).await {
+            Ok(id) => given.push(EventKind::Shown {
+                what: shown_key(first),
+                id,
+                digest: first.body_digest.clone(),
+            }),
+            Err(error) => tracing::warn!(comment = first.comment, %error, "no answer yet"),
         }
-        let prefix = &self.parts.config.commands.prefix;
-        let usage: Vec<(String, &str)> = Verb::ALL
-            .iter()
-            .map(|verb| verb.usage())
-            .map(|(form, meaning)| (format!("{prefix} {form}"), meaning))
-            .collect();
-        let marker = marker::reply(first.comment, &first.body_digest);
-        let Some(run) = run else { return Ok(String::new()) };
-        let body = report::reply(&marker, run, lines, &usage);
-        match self.parts.forge.comment(first.on, &body, &marker).await {
-            Ok(comment) => Ok(comment.id.to_string()),
-            Err(error @ (ForgeError::Unavailable(_) | ForgeError::Limited { .. })) => Err(error),
-            Err(error) => {
-                tracing::warn!(comment = first.comment, %error, "it can't be answered");
-                Ok(String::new())
-            }
+    }
+    if !given.is_empty() {
+        voice.journal.write(given).await?;
+    }
+    Ok(())
+}
+
+/// The id of the answer; empty where the conversation takes none.
+async fn answer_one(
+    voice: &Voice<'_>,
+    run: Option<&crate::model::RunId>,
+    first: &Received,
+    lines: &[&Received],
+) -> Result<String, ForgeError> {
+    let refused = matches!(first.verb.as_str(), "invalid" | "denied");
+    let reaction = if refused { "confused" } else { "eyes" };
+    if first.comment != 0
+        && let Err(error) = voice.forge.react(first.comment, reaction).await
+    {
+        tracing::warn!(comment = first.comment, %error, "no reaction to a comment");
+    }
+    let prefix = &voice.config.commands.prefix;
+    let usage: Vec<(String, &str)> = Verb::ALL
+        .iter()
+        .map(|verb| verb.usage())
+        .map(|(form, meaning)| (format!("{prefix} {form}"), meaning))
+        .collect();
+    let marker = marker::reply(first.comment, &first.body_digest);
+    let Some(run) = run else { return Ok(String::new()) };
+    let body = report::reply(&marker, run, lines, &usage);
+    match voice.forge.comment(first.on, &body, &marker).await {
+        Ok(comment) => Ok(comment.id.to_string()),
+        Err(error @ (ForgeError::Unavailable(_) | ForgeError::Limited { .. })) => Err(error),
+        Err(error) => {
+            tracing::warn!(comment = first.comment, %error, "it can't be answered");
+            Ok(String::new())
         }
     }
 }

@@ -141,7 +141,20 @@ impl Journal {
     /// # Errors
     /// As [`Self::write`].
     pub async fn write_led(&self, events: Vec<EventKind>) -> Result<Written, JournalError> {
-        self.request(events, Vec::new(), Vec::new(), true).await
+        self.write_led_batch(events, Vec::new(), Vec::new()).await
+    }
+
+    /// As [`Self::write_led`], with blobs and refs to keep in the same step.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    pub async fn write_led_batch(
+        &self,
+        events: Vec<EventKind>,
+        blobs: Vec<(String, Vec<u8>)>,
+        keep: Vec<(String, String)>,
+    ) -> Result<Written, JournalError> {
+        self.request(events, blobs, keep, true).await
     }
 
     async fn request(

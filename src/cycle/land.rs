@@ -2,15 +2,18 @@
 //! In that order, so that a crash after any step is finished by the next cycle and repeated by
 //! none: [`finish_pending`] does for every accepted node whatever is still missing.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::attempt::Ticket;
 use super::bases::{self, Base};
 use super::context::Cycle;
 use super::error::blocking;
-use super::{CycleError, names, view};
-use crate::forge::{ForgeError, NewPullRequest};
-use crate::git::{Expect, GitError, Oid, PushResult, RefUpdate, Repo, parse_oid};
-use crate::ledger::{EventKind, Landing, NodeRecord, Receipt, Run};
-use crate::model::NodeId;
+use super::together::{self, Clash};
+use super::{CycleError, names, single, view};
+use crate::forge::{ForgeError, NewPullRequest, PullRequestPatch, State};
+use crate::git::{Expect, Oid, PushResult, RefUpdate, Repo, parse_oid};
+use crate::ledger::{EventKind, Landing, NodeRecord, PrRecord, Receipt, Run};
+use crate::model::{Node, NodeId};
 use crate::report::{self, marker};
 use crate::workspace::{Integrated, Integration, WorkspaceError, integrate};
 
@@ -20,7 +23,7 @@ pub(super) enum Acceptance {
     Accepted,
     /// The claim is gone; nothing was written.
     Lost,
-    /// It does not merge with accepted work; a new attempt builds on those nodes.
+    /// It does not go with accepted work; a new attempt builds on those nodes.
     Conflict { detail: String, with: Vec<NodeId> },
 }
 
@@ -48,6 +51,11 @@ pub(super) async fn accept(
             return Ok(Acceptance::Conflict { detail, with });
         }
     };
+    let clash = together::clash(cycle, &ticket.node.id, &receipt, *tip, new_tip).await?;
+    if let Some(Clash { detail, with }) = clash {
+        return Ok(Acceptance::Conflict { detail, with });
+    }
+    let blobs = vec![names::receipt_blob(&ticket.node.id, &receipt)?];
     let mut events = vec![EventKind::Accepted {
         node: ticket.node.id.clone(),
         attempt: ticket.number,
@@ -56,7 +64,7 @@ pub(super) async fn accept(
     }];
     events.extend(friction);
     let keep = vec![(names::keep_ref(cycle.run_id(), &ticket.node.id), commit.to_string())];
-    let written = cycle.journal.write_batch(events, Vec::new(), keep).await?;
+    let written = cycle.journal.write_batch(events, blobs, keep).await?;
     if written.applied.first() != Some(&crate::ledger::Applied::Yes) {
         return Ok(Acceptance::Lost);
     }
@@ -88,32 +96,44 @@ pub(super) fn merge_onto(
     })
 }
 
-/// The accepted nodes that touched one of these paths.
+/// The accepted nodes that touched one of these paths. What builds on the node itself follows it
+/// later, and is no ground for it.
 fn conflicting(cycle: &Cycle, node: &NodeId, paths: &[String]) -> Vec<NodeId> {
     let run = cycle.journal.state();
-    let accepted = run.accepted_in_order();
+    let above = bases::built_on(&cycle.plan, node);
+    let accepted: Vec<_> = run
+        .accepted_in_order()
+        .into_iter()
+        .filter(|(id, _)| *id != node && !above.contains(*id))
+        .collect();
     let touching: Vec<NodeId> = accepted
         .iter()
-        .filter(|(id, r)| *id != node && r.touched.iter().any(|t| paths.contains(t)))
+        .filter(|(_, r)| r.touched.iter().any(|t| paths.contains(t)))
         .map(|(id, _)| (*id).clone())
         .collect();
     if touching.is_empty() {
-        accepted.iter().filter(|(id, _)| *id != node).map(|(id, _)| (*id).clone()).collect()
+        accepted.into_iter().map(|(id, _)| id.clone()).collect()
     } else {
         touching
     }
 }
 
 /// Merges every accepted, unmerged node onto the base head, in the order of acceptance. A node that
-/// no longer merges is left out: its pull request has the conflict, and people or a rebuild solve it.
+/// no longer merges is left out, because its pull request has the conflict; so are the ones in
+/// `without`, which wait for what they build on.
 pub(super) fn integrate_all(
     repo: &Repo,
     run: &Run,
+    without: &BTreeSet<NodeId>,
     head: Oid,
     at: jiff::Timestamp,
 ) -> Result<Oid, WorkspaceError> {
     let mut tip = head;
-    for (_, receipt) in run.accepted_in_order() {
+    for (node, receipt) in run.accepted_in_order() {
+        let landed = run.nodes.get(node).and_then(|n| n.pr.as_ref()).is_some_and(PrRecord::is_over);
+        if landed || without.contains(node) {
+            continue;
+        }
         let (base, commit) = (parse_oid(&receipt.base)?, parse_oid(&receipt.commit)?);
         if let Ok(merged) = merge_onto(repo, tip, base, commit, at)? {
             tip = merged;
@@ -128,9 +148,24 @@ pub(super) fn integrate_all(
 /// # Errors
 /// When the ledger or the machine fails.
 pub(super) async fn finish_pending(cycle: &Cycle) -> Result<(), CycleError> {
+    if single::is_on(cycle) {
+        return match single::finish(cycle).await {
+            Err(error @ (CycleError::Journal(_) | CycleError::Internal(_))) => Err(error),
+            Err(error) => {
+                tracing::warn!(%error, "landing waits for the next cycle");
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        };
+    }
     let nodes: Vec<NodeId> = {
         let run = cycle.journal.state();
-        run.accepted_in_order().into_iter().map(|(id, _)| id.clone()).collect()
+        let needless = run
+            .nodes
+            .iter()
+            .filter(|(_, n)| matches!(n.landing, Landing::Satisfied { .. }) && n.pr.is_some());
+        let accepted = run.accepted_in_order().into_iter().map(|(id, _)| id);
+        accepted.chain(needless.map(|(id, _)| id)).cloned().collect()
     };
     for node in nodes {
         match finish_node(cycle, &node).await {
@@ -149,86 +184,218 @@ pub(super) async fn finish_pending(cycle: &Cycle) -> Result<(), CycleError> {
 /// # Errors
 /// When a step fails; what was done stays done.
 pub(super) async fn finish_node(cycle: &Cycle, node: &NodeId) -> Result<(), CycleError> {
+    if single::is_on(cycle) {
+        return Ok(());
+    }
     let record = cycle.journal.state().nodes.get(node).cloned().unwrap_or_default();
-    let Landing::Accepted { receipt, .. } = &record.landing else { return Ok(()) };
-    if record.pr.as_ref().is_some_and(|pr| pr.end.is_some()) {
+    let pr = match &record.pr {
+        Some(pr) if pr.is_over() => return Ok(()),
+        pr => pr.as_ref(),
+    };
+    let receipt = match &record.landing {
+        Landing::Accepted { receipt, .. } => receipt,
+        Landing::Satisfied { evidence } => return close_needless(cycle, node, pr, evidence).await,
+        Landing::None => return Ok(()),
+    };
+    if is_unsettled(cycle, node) {
         return Ok(());
     }
     let branch =
         names::node_branch(&cycle.config.pull_requests.branch_prefix, cycle.run_id(), node);
     let mut done = Vec::new();
-    if record.pushed.as_deref() != Some(receipt.commit.as_str()) {
-        push_branch(cycle, &record, &branch, &receipt.commit).await?;
-        done.push(EventKind::BranchPushed {
-            node: node.clone(),
-            branch: branch.clone(),
-            commit: receipt.commit.clone(),
+    let mut pushed = record.foreign_head().is_none();
+    if pushed && record.pushed.as_deref() != Some(receipt.commit.as_str()) {
+        let expected = record.head.as_ref().map(|head| head.commit.as_str());
+        let (node, commit) = (node.clone(), parse_oid(&receipt.commit)?);
+        done.push(match push_branch(cycle, &branch, commit, expected).await? {
+            Pushed::Done => {
+                EventKind::BranchPushed { node, branch: branch.clone(), commit: commit.to_string() }
+            }
+            Pushed::Foreign(there) => {
+                tracing::warn!(%node, branch, %there, "a person pushed there: it is left alone");
+                pushed = false;
+                EventKind::HeadSeen { node, commit: there.to_string() }
+            }
         });
     }
-    let mut trouble = Ok(());
-    if record.pr.is_none() && has_room(cycle) {
-        match open_pull_request(cycle, node, &branch, receipt).await {
-            Ok(opened) => done.extend(opened),
-            Err(error) => trouble = Err(error),
-        }
-    }
+    let shown = match pr {
+        None if pushed && has_room(cycle) => open_pull_request(cycle, node, &branch, receipt).await,
+        Some(pr) => keep_up(cycle, node, pr, receipt, pushed).await,
+        None => Ok(None),
+    };
+    let trouble = shown.map(|event| done.extend(event));
     // Both confirmations in one step: each effect is found again by its name if this is not reached.
     if !done.is_empty() {
         cycle.journal.write(done).await?;
     }
-    trouble
+    trouble?;
+    auto_merge(cycle, node, pushed).await
+}
+
+/// Whether what the node builds on is being done again.
+fn is_unsettled(cycle: &Cycle, node: &NodeId) -> bool {
+    let again = |record: &NodeRecord| record.landing == Landing::None && record.reopened.is_some();
+    if !cycle.journal.state().nodes.values().any(again) {
+        return false;
+    }
+    // Before the ledger is looked at again: two looks at once could wait for a writer between them.
+    let states = cycle.states();
+    bases::unsettled(&cycle.journal.state(), &cycle.plan, &states).contains(node)
+}
+
+/// Turns on auto-merge where it is configured: for what goes to the base branch itself, at the
+/// commit that was verified, once for each pull request. It never fails the work.
+pub(super) async fn auto_merge(
+    cycle: &Cycle,
+    node: &NodeId,
+    pushed: bool,
+) -> Result<(), CycleError> {
+    let record = cycle.journal.state().nodes.get(node).cloned().unwrap_or_default();
+    let (Some(pr), Landing::Accepted { receipt, .. }) = (&record.pr, &record.landing) else {
+        return Ok(());
+    };
+    let what = names::auto_merge(pr.number);
+    let wanted = cycle.config.pull_requests.auto_merge && pushed && pr.base == cycle.base.branch;
+    if !wanted || pr.is_over() || cycle.journal.state().shown.contains_key(&what) {
+        return Ok(());
+    }
+    let head = record.pushed.as_ref().unwrap_or(&receipt.commit);
+    let digest = match cycle.forge.enable_auto_merge(pr.number, head).await {
+        Ok(()) => "on".to_owned(),
+        Err(ForgeError::Unavailable(_) | ForgeError::Limited { .. }) => return Ok(()),
+        Err(error) => {
+            tracing::warn!(%node, %error, "auto-merge was not turned on");
+            format!("off: {error}")
+        }
+    };
+    let id = pr.number.to_string();
+    cycle.journal.write(vec![EventKind::Shown { what, id, digest }]).await?;
+    Ok(())
+}
+
+/// Brings an open pull request up to date with its node's work: text, and the branch that it goes
+/// to. Where a person pushed, only the latter.
+async fn keep_up(
+    cycle: &Cycle,
+    node: &NodeId,
+    pr: &PrRecord,
+    receipt: &Receipt,
+    pushed: bool,
+) -> Result<Option<EventKind>, CycleError> {
+    let Some(planned) = cycle.plan.node(node).cloned() else { return Ok(None) };
+    let stale = pushed && pr.commit != receipt.commit;
+    let run = cycle.journal.state().clone();
+    let target = target(cycle, &run, &planned).await?;
+    if !stale && pr.base == target.base {
+        return Ok(None);
+    }
+    if pushed {
+        push_generated(cycle, &target, receipt).await?;
+    }
+    let Target { base, on, .. } = target;
+    let mut patch = PullRequestPatch {
+        base: (pr.base != base).then(|| base.clone()),
+        ..PullRequestPatch::default()
+    };
+    if stale {
+        let view = view::pull_request(cycle, &run, &planned, receipt, &base, &on);
+        patch.title = Some(report::pull_request_title(&view));
+        patch.body = Some(report::pull_request_body(&view));
+    }
+    cycle.forge.update_pull_request(pr.number, patch).await?;
+    let commit = if stale { receipt.commit.clone() } else { pr.commit.clone() };
+    let (node, number) = (node.clone(), pr.number);
+    Ok(Some(EventKind::PrUpdated { node, number, commit, base }))
+}
+
+/// A pull request whose change is on the base branch by other hands is closed, with why.
+async fn close_needless(
+    cycle: &Cycle,
+    node: &NodeId,
+    pr: Option<&PrRecord>,
+    evidence: &str,
+) -> Result<(), CycleError> {
+    let Some(pr) = pr else { return Ok(()) };
+    let marker = marker::needless(cycle.run_id(), node);
+    let text = report::needless_comment(&marker, node, evidence);
+    cycle.forge.comment(pr.number, &text, &marker).await?;
+    let patch = PullRequestPatch { state: Some(State::Closed), ..PullRequestPatch::default() };
+    cycle.forge.update_pull_request(pr.number, patch).await?;
+    let closed = EventKind::PrClosed { node: node.clone(), number: pr.number };
+    cycle.journal.write(vec![closed]).await?;
+    Ok(())
+}
+
+/// Pull requests that count against a ceiling.
+pub(super) struct Used {
+    pub open: u32,
+    pub hour: u32,
+    pub day: u32,
+}
+
+impl Used {
+    pub(super) fn of(run: &Run, now: jiff::Timestamp) -> Self {
+        let within = |at: jiff::Timestamp, hours: i64| {
+            now.duration_since(at) < jiff::SignedDuration::from_hours(hours)
+        };
+        // One pull request may hold several nodes.
+        let prs: BTreeMap<u64, &PrRecord> =
+            run.nodes.values().filter_map(|n| n.pr.as_ref()).map(|pr| (pr.number, pr)).collect();
+        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        Self {
+            open: count(prs.values().filter(|pr| !pr.is_over()).count()),
+            hour: count(prs.values().filter(|pr| within(pr.opened_at, 1)).count()),
+            day: count(prs.values().filter(|pr| within(pr.opened_at, 24)).count()),
+        }
+    }
 }
 
 /// Whether the ceilings of open, hourly and daily pull requests leave room for one more.
-fn has_room(cycle: &Cycle) -> bool {
-    let run = cycle.journal.state();
-    let now = cycle.clock.now();
-    let within = |at: jiff::Timestamp, hours: i64| {
-        now.duration_since(at) < jiff::SignedDuration::from_hours(hours)
-    };
-    let prs = || run.nodes.values().filter_map(|n| n.pr.as_ref());
-    let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+pub(super) fn has_room(cycle: &Cycle) -> bool {
+    let used = Used::of(&cycle.journal.state(), cycle.clock.now());
     let noise = &cycle.config.report.noise;
-    count(prs().filter(|pr| pr.end.is_none()).count()) < cycle.config.pull_requests.max_open
-        && count(prs().filter(|pr| within(pr.opened_at, 1)).count()) < noise.pull_requests_per_hour
-        && count(prs().filter(|pr| within(pr.opened_at, 24)).count()) < noise.pull_requests_per_day
+    used.open < cycle.config.pull_requests.max_open
+        && used.hour < noise.pull_requests_per_hour
+        && used.day < noise.pull_requests_per_day
 }
 
-/// Puts the commit on the remote branch. A branch that somebody else moved is left alone.
-async fn push_branch(
+/// What became of a push.
+pub(super) enum Pushed {
+    Done,
+    /// The branch is at this commit, which is none of ours.
+    Foreign(Oid),
+}
+
+/// Puts the commit on the remote branch. A branch that somebody else moved is left alone: every
+/// head of ours is in the ledger before it is pushed. `expected` is where it should be; the remote
+/// is asked only when that is wrong.
+pub(super) async fn push_branch(
     cycle: &Cycle,
-    record: &NodeRecord,
     branch: &str,
-    commit: &str,
-) -> Result<(), CycleError> {
+    new: Oid,
+    expected: Option<&str>,
+) -> Result<Pushed, CycleError> {
     let name = names::full(branch);
-    let new = parse_oid(commit)?;
-    let ours = record.pushed.as_deref().map(parse_oid).transpose()?;
-    // Where the ledger says that it is; the remote is asked only when that is wrong.
-    let expected = ours.map_or(Expect::Absent, Expect::At);
+    let expected = expected.map(parse_oid).transpose()?.map_or(Expect::Absent, Expect::At);
     let update = RefUpdate { name: name.clone(), new: Some(new), expected };
     let (repo, remote) = (cycle.repo().clone(), cycle.remote.clone());
     if blocking(move || remote.push(&repo, &[update], false)).await? == PushResult::Done {
-        return Ok(());
+        return Ok(Pushed::Done);
     }
     let (repo, remote, asked) = (cycle.repo().clone(), cycle.remote.clone(), name.clone());
     let there = blocking(move || remote.ls_remote(&repo, &[&asked])).await?.get(&name).copied();
     let expected = match there {
-        Some(there) if there == new => return Ok(()),
+        Some(there) if there == new => return Ok(Pushed::Done),
         None => Expect::Absent,
-        Some(there) if ours == Some(there) || is_ours(cycle, there).await? => Expect::At(there),
-        Some(there) => {
-            return Err(CycleError::Forge(ForgeError::Invalid(format!(
-                "branch {branch} is at {there}, which is not ours: a person pushed there; it is left \
-                 alone until `adopt` or `reset`"
-            ))));
+        Some(there) if cycle.journal.state().heads.contains(&there.to_string()) => {
+            Expect::At(there)
         }
+        Some(there) => return Ok(Pushed::Foreign(there)),
     };
     let (repo, remote) = (cycle.repo().clone(), cycle.remote.clone());
     let update = RefUpdate { name, new: Some(new), expected };
-    let pushed = blocking(move || remote.push(&repo, &[update], false)).await?;
-    match pushed {
-        PushResult::Done => Ok(()),
+    match blocking(move || remote.push(&repo, &[update], false)).await? {
+        PushResult::Done => Ok(Pushed::Done),
         PushResult::Rejected(refused) => {
             let reasons: Vec<String> = refused.into_iter().map(|r| r.reason).collect();
             Err(CycleError::Forge(ForgeError::Invalid(format!(
@@ -239,18 +406,50 @@ async fn push_branch(
     }
 }
 
-/// Whether a commit on one of our branches is of our making: it carries our run's trailer.
-async fn is_ours(cycle: &Cycle, commit: Oid) -> Result<bool, CycleError> {
-    let (repo, remote) = (cycle.repo().clone(), cycle.remote.clone());
-    let trailer = format!("Overhaul-Run: {}", cycle.run_id());
-    blocking(move || {
-        if !repo.has(commit) {
-            remote.fetch(&repo, &[&commit.to_string()])?;
-        }
-        let message = repo.message_of(commit)?;
-        Ok::<_, GitError>(message.lines().any(|line| line == trailer))
-    })
-    .await
+/// Where a node's pull request goes.
+struct Target {
+    /// The branch.
+    base: String,
+    /// It is a generated one.
+    generated: bool,
+    /// The nodes that it is stacked on.
+    on: Vec<NodeId>,
+}
+
+async fn target(cycle: &Cycle, run: &Run, node: &Node) -> Result<Target, CycleError> {
+    let (repo, head) = (cycle.repo().clone(), cycle.base.commit);
+    let (for_base, of_node) = (run.clone(), node.clone());
+    let base = blocking(move || bases::base_for(&repo, &for_base, &of_node, head)).await?;
+    let prefix = &cycle.config.pull_requests.branch_prefix;
+    let (name, generated) = match &base {
+        Base::Branch(_) => (cycle.base.branch.clone(), false),
+        Base::Stacked { on, .. } => (names::node_branch(prefix, cycle.run_id(), on), false),
+        Base::Generated { .. } => (names::base_branch(prefix, cycle.run_id(), &node.id), true),
+    };
+    Ok(Target { base: name, generated, on: base.nodes() })
+}
+
+/// A generated branch shows what the node's work was made on. It is in the ledger before it is
+/// pushed, as every head of ours is.
+async fn push_generated(
+    cycle: &Cycle,
+    target: &Target,
+    receipt: &Receipt,
+) -> Result<(), CycleError> {
+    if !target.generated {
+        return Ok(());
+    }
+    let (branch, commit) = (target.base.clone(), receipt.base.clone());
+    let built = EventKind::BranchBuilt { branch, commit: commit.clone() };
+    cycle.journal.write(vec![built]).await?;
+    match push_branch(cycle, &target.base, parse_oid(&commit)?, None).await? {
+        Pushed::Done => Ok(()),
+        Pushed::Foreign(there) => Err(CycleError::Forge(ForgeError::Invalid(format!(
+            "branch {} is at {there}, which is not ours: a person pushed there; delete it, and it \
+             is made anew",
+            target.base
+        )))),
+    }
 }
 
 /// Opens a node's pull request; its confirmation is the caller's to write.
@@ -262,20 +461,10 @@ async fn open_pull_request(
 ) -> Result<Option<EventKind>, CycleError> {
     let Some(planned) = cycle.plan.node(node).cloned() else { return Ok(None) };
     let run = cycle.journal.state().clone();
-    let (repo, head, at) = (cycle.repo().clone(), cycle.base.commit, cycle.clock.now());
-    let (for_base, of_node) = (run.clone(), planned.clone());
-    let base = blocking(move || bases::base_for(&repo, &for_base, &of_node, head, at)).await?;
-    let prefix = &cycle.config.pull_requests.branch_prefix;
-    let (base_branch, stacked_on) = match base {
-        Base::Branch(_) => (cycle.base.branch.clone(), Vec::new()),
-        Base::Stacked { on, .. } => (names::node_branch(prefix, cycle.run_id(), &on), vec![on]),
-        Base::Generated { of, .. } => {
-            let generated = names::base_branch(prefix, cycle.run_id(), node);
-            push_generated(cycle, &generated, parse_oid(&receipt.base)?).await?;
-            (generated, of)
-        }
-    };
-    let view = view::pull_request(cycle, &run, &planned, receipt, &base_branch, &stacked_on);
+    let target = target(cycle, &run, &planned).await?;
+    push_generated(cycle, &target, receipt).await?;
+    let base_branch = target.base;
+    let view = view::pull_request(cycle, &run, &planned, receipt, &base_branch, &target.on);
     let settings = &cycle.config.pull_requests;
     let opened = cycle
         .forge
@@ -298,12 +487,4 @@ async fn open_pull_request(
         branch: branch.to_owned(),
         base: base_branch,
     }))
-}
-
-/// Generated base branches are ours alone and may be written whatever they are.
-async fn push_generated(cycle: &Cycle, branch: &str, commit: Oid) -> Result<(), CycleError> {
-    let (repo, remote) = (cycle.repo().clone(), cycle.remote.clone());
-    let update = RefUpdate { name: names::full(branch), new: Some(commit), expected: Expect::Any };
-    blocking(move || remote.push(&repo, &[update], false)).await?;
-    Ok(())
 }

@@ -15,8 +15,8 @@ use super::setup::{Options, Parts};
 use super::take_in::TakenIn;
 use super::walls::AllWalls;
 use super::{
-    CycleError, close, drive, grant, inbox, keys, land, open, pause, proceed, reconcile, setup,
-    show, view,
+    CycleError, branch, close, drive, grant, inbox, keys, land, open, pause, proceed, rebuild,
+    reconcile, setup, show, view,
 };
 use crate::backends::Surroundings;
 use crate::backends::openai::ProcessVerify;
@@ -52,7 +52,7 @@ pub struct CycleReport {
     pub run_id: Option<RunId>,
     /// The earliest time at which going on makes sense.
     pub not_before: Option<Timestamp>,
-    /// Addresses of open pull requests.
+    /// Addresses of open pull requests, by number.
     pub pull_requests: Vec<String>,
     /// Nodes by state.
     pub nodes: BTreeMap<String, usize>,
@@ -226,8 +226,10 @@ pub(super) async fn begin(
             too_early(&parts, &journal, new_key).or_else(|| proceed::fuse(&parts, &journal))
         }
     };
+    let asked = journal.state().nodes.values().any(|n| n.asked.is_some());
     if let Some(report) = early.clone()
         && !steered
+        && !asked
     {
         return over(report);
     }
@@ -248,6 +250,10 @@ pub(super) async fn begin(
     let cycle = Arc::new(parts.cycle(journal, plan, set.ready.clone(), cancel).await?);
     if let Some(report) = early {
         // People see what their words did.
+        if asked {
+            look(&cycle).await?;
+            land::finish_pending(&cycle).await?;
+        }
         show::dashboard(&cycle, &set, report.status).await?;
         return over(report);
     }
@@ -333,10 +339,19 @@ pub(super) struct Worked {
     pub(super) granted: Option<Grant>,
 }
 
-/// Makes the ledger and the world agree before anything new is done.
-pub(super) async fn observe(cycle: &Cycle) -> Result<(), CycleError> {
+/// Looks at branches and pull requests, and does what people want of them.
+async fn look(cycle: &Cycle) -> Result<(), CycleError> {
     setup::restore_commits(cycle).await?;
     reconcile::follow_pull_requests(cycle).await?;
+    setup::deepen(cycle).await?;
+    let answered = branch::carry_out(cycle).await?;
+    inbox::answer_late(cycle, &answered).await
+}
+
+/// Makes the ledger and the world agree before anything new is done.
+pub(super) async fn observe(cycle: &Cycle) -> Result<(), CycleError> {
+    look(cycle).await?;
+    rebuild::all(cycle).await?;
     land::finish_pending(cycle).await?;
     *cycle.integration.lock().await = close::integrated_tip(cycle).await?;
     Ok(())
@@ -355,6 +370,9 @@ async fn observe_and_work(cycle: &Arc<Cycle>, set: &PoolSet) -> Result<Worked, C
         worked.granted = grant::host_share(cycle, &GrantOptions::default()).await?;
         let driven = drive::drive(cycle).await?;
         worked.attempts = driven.started;
+        // What is built on work that was done again follows it at once.
+        rebuild::all(cycle).await?;
+        land::finish_pending(cycle).await?;
         worked.paused = pause::record(cycle, &driven, set).await?;
     }
     wind_up(cycle, set, &mut worked).await?;
@@ -404,12 +422,9 @@ pub(super) async fn report(
         message.push_str("; the next cycle was started");
     }
     let run = cycle.journal.state().clone();
-    let pull_requests = run
-        .nodes
-        .values()
-        .filter_map(|n| n.pr.as_ref().filter(|pr| pr.end.is_none()))
-        .map(|pr| pr.url.clone())
-        .collect();
+    let open = run.nodes.values().filter_map(|n| n.pr.as_ref()).filter(|pr| !pr.is_over());
+    let open: BTreeMap<u64, &String> = open.map(|pr| (pr.number, &pr.url)).collect();
+    let pull_requests = open.into_values().cloned().collect();
     let remaining = close::remaining(cycle, &run, &states)?;
     let pause = if status == Status::Paused { run.pause.clone() } else { None };
     let summary = crate::report::step_summary(&view::run(cycle, set, status));

@@ -2,11 +2,15 @@
 //! Claims of dead owners end, merged and closed pull requests are followed, and effects whose
 //! confirmation was lost are found again.
 
+use std::collections::BTreeSet;
+
 use super::context::Cycle;
+use super::error::blocking;
 use super::{CycleError, holder, names};
-use crate::forge::{Alive, Forge, State};
-use crate::ledger::{Burn, Claim, EventKind, Holder, Landing, Run};
+use crate::forge::{Alive, Forge, PullRequest, State};
+use crate::ledger::{Burn, Claim, EventKind, Holder, Landing, NodeRecord, Run};
 use crate::model::{GrantId, NodeId, Outcome, Usage};
+use crate::report::{self, marker};
 
 /// Ends the claims of owners that are dead, or whose lease is over and that can't be asked. The
 /// claims of `spared` stay: their results are being taken in.
@@ -93,60 +97,141 @@ pub(super) async fn follow_pull_requests(cycle: &Cycle) -> Result<(), CycleError
         return Ok(());
     }
     let prefix = names::run_prefix(&cycle.config.pull_requests.branch_prefix, cycle.run_id());
-    let found = cycle.forge.pull_requests(&prefix).await?;
-    let mut events = Vec::new();
-    {
+    let mut found = cycle.forge.pull_requests(&prefix).await?;
+    let unseen: Vec<(NodeId, u64)> = {
         let run = cycle.journal.state();
-        for pr in &found {
-            let Some(node) = pr
-                .head
-                .strip_prefix(&prefix)
-                .and_then(|id| NodeId::new(id).ok())
-                .filter(|id| cycle.plan.node(id).is_some())
-            else {
-                continue;
-            };
-            let known = run.nodes.get(&node).and_then(|n| n.pr.as_ref());
-            // A closed one of other work than this was closed before a retry: it is no answer to
-            // what is accepted now.
-            let of_this_work = match run.nodes.get(&node).map(|n| &n.landing) {
-                Some(Landing::Accepted { receipt, .. }) => {
-                    pr.state != State::Closed || pr.head_commit == receipt.commit
-                }
-                _ => false,
-            };
-            if known.is_none() && of_this_work {
-                events.push(EventKind::PrOpened {
-                    node: node.clone(),
-                    number: pr.number,
-                    url: pr.url.clone(),
-                    branch: pr.head.clone(),
-                    base: pr.base.clone(),
-                });
-            } else if known.is_none_or(|k| k.number != pr.number || k.end.is_some()) {
-                continue;
-            }
-            match pr.state {
-                State::Open => {}
-                State::Merged => events.push(EventKind::PrMerged {
-                    node,
-                    number: pr.number,
-                    commit: pr.merge_commit.clone().unwrap_or_else(|| pr.head_commit.clone()),
-                }),
-                State::Closed => events.push(EventKind::PrClosed { node, number: pr.number }),
+        let open = run.nodes.iter().filter_map(|(id, n)| Some((id, n.pr.as_ref()?)));
+        open.filter(|(_, pr)| !pr.is_over() && found.iter().all(|seen| seen.number != pr.number))
+            .map(|(id, pr)| (id.clone(), pr.number))
+            .collect()
+    };
+    let mut events = Vec::new();
+    for (node, number) in unseen {
+        // Not in a list is not gone: lists are long, and late.
+        match cycle.forge.find_pull_request(number).await? {
+            Some(pr) => found.push(pr),
+            None => {
+                tracing::warn!(%node, number, "its pull request is gone; another one is opened");
+                events.push(EventKind::PrLost { node, number });
             }
         }
     }
+    {
+        let run = cycle.journal.state();
+        for pr in &found {
+            let Some(name) = pr.head.strip_prefix(&prefix) else { continue };
+            if name == names::TOGETHER {
+                let in_it = run.nodes.iter().filter(|(_, n)| match &n.pr {
+                    Some(known) => known.number == pr.number,
+                    None => n.pushed.as_deref() == Some(pr.head_commit.as_str()),
+                });
+                events.extend(in_it.flat_map(|(id, n)| of_node(Some(n), id.clone(), pr)));
+                continue;
+            }
+            let node = NodeId::new(name).ok().filter(|id| cycle.plan.node(id).is_some());
+            if let Some(node) = node {
+                events.extend(of_node(run.nodes.get(&node), node, pr));
+            }
+        }
+    }
+    events.extend(heads(cycle, &prefix).await?);
     if !events.is_empty() {
         cycle.journal.write(events).await?;
+    }
+    tell_who_pushed(cycle).await
+}
+
+/// The heads of the branches of open work, from git: it costs no request and is never late.
+async fn heads(cycle: &Cycle, prefix: &str) -> Result<Vec<EventKind>, CycleError> {
+    let open: Vec<NodeId> = {
+        let run = cycle.journal.state();
+        let open = run.nodes.iter().filter(|(_, n)| {
+            let pushed = n.pushed.is_some() || n.pr.is_some();
+            pushed && n.pr.as_ref().is_none_or(|pr| !pr.is_over())
+        });
+        open.map(|(id, _)| id.clone()).collect()
+    };
+    let (repo, remote) = (cycle.repo().clone(), cycle.remote.clone());
+    let all = format!("{}*", names::full(prefix));
+    let there = blocking(move || remote.ls_remote(&repo, &[&all])).await?;
+    let settings = &cycle.config.pull_requests;
+    let seen = open.into_iter().filter_map(|node| {
+        let name = names::full(&names::work_branch(settings, cycle.run_id(), &node));
+        let commit = there.get(&name)?.to_string();
+        Some(EventKind::HeadSeen { node, commit })
+    });
+    Ok(seen.collect())
+}
+
+/// What a pull request as seen tells of its node.
+fn of_node(record: Option<&NodeRecord>, node: NodeId, pr: &PullRequest) -> Vec<EventKind> {
+    let mut events = Vec::new();
+    let known = record.and_then(|n| n.pr.as_ref());
+    // An ended one of other work than this is no answer to what is accepted now.
+    let of_this_work = match record.map(|n| (&n.landing, &n.past_prs)) {
+        Some((Landing::Accepted { receipt, .. }, past)) => {
+            !past.contains(&pr.number)
+                && (pr.state != State::Closed || pr.head_commit == receipt.commit)
+        }
+        _ => false,
+    };
+    if known.is_none() && of_this_work {
+        events.push(EventKind::PrOpened {
+            node: node.clone(),
+            number: pr.number,
+            url: pr.url.clone(),
+            branch: pr.head.clone(),
+            base: pr.base.clone(),
+        });
+    } else if known.is_none_or(|k| k.number != pr.number || k.is_over()) {
+        return events;
+    }
+    match pr.state {
+        State::Open => {}
+        State::Merged => events.push(EventKind::PrMerged {
+            node,
+            number: pr.number,
+            commit: pr.merge_commit.clone().unwrap_or_else(|| pr.head_commit.clone()),
+        }),
+        State::Closed => events.push(EventKind::PrClosed { node, number: pr.number }),
+    }
+    events
+}
+
+/// One comment on a pull request when a person's commits stop what is automatic about it. Best
+/// effort: the dashboard says it too.
+async fn tell_who_pushed(cycle: &Cycle) -> Result<(), CycleError> {
+    let run = cycle.journal.state().clone();
+    let (mut shown, mut told) = (Vec::new(), BTreeSet::new());
+    for (node, record) in &run.nodes {
+        let (Some(head), Some(pr)) = (record.foreign_head(), &record.pr) else { continue };
+        let ours = record.pushed.as_ref().unwrap_or(&pr.commit);
+        let marker = marker::left_alone(cycle.run_id(), pr.number, ours);
+        let known = run.shown.contains_key(&marker);
+        if pr.is_over() || known || record.asked.is_some() || !told.insert(pr.number) {
+            continue;
+        }
+        let prefix = &cycle.config.commands.prefix;
+        let text = report::left_alone_comment(&marker, node, head, prefix);
+        match cycle.forge.comment(pr.number, &text, &marker).await {
+            Ok(comment) => shown.push(EventKind::Shown {
+                what: marker,
+                id: comment.id.to_string(),
+                digest: head.to_owned(),
+            }),
+            Err(error) => tracing::warn!(%node, %error, "it was not said that a person pushed"),
+        }
+    }
+    if !shown.is_empty() {
+        cycle.journal.write(shown).await?;
     }
     Ok(())
 }
 
 /// Whether anything of the run can be on the forge without an end in the ledger.
 fn has_open_business(run: &Run) -> bool {
-    run.nodes.values().any(|n| {
-        matches!(n.landing, Landing::Accepted { .. })
-            && n.pr.as_ref().is_none_or(|pr| pr.end.is_none())
+    run.nodes.values().any(|n| match &n.pr {
+        Some(pr) => !pr.is_over(),
+        None => matches!(n.landing, Landing::Accepted { .. }),
     })
 }

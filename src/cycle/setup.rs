@@ -254,11 +254,8 @@ fn unsupported(setting: &str) -> CycleError {
 /// A setting that would be silently ignored is an error: nobody should believe in a ceiling that
 /// is not there.
 fn refuse_unsupported(config: &Config) -> Result<(), CycleError> {
-    use crate::config::PullRequestMode;
     let settings = [
         ("planning.max-nodes", config.planning.max_nodes.is_some()),
-        ("pull-requests.mode: single", config.pull_requests.mode == PullRequestMode::Single),
-        ("pull-requests.auto-merge", config.pull_requests.auto_merge),
         ("report.html", config.report.html),
     ];
     match settings.into_iter().find(|(_, used)| *used) {
@@ -407,6 +404,27 @@ pub(super) async fn restore_commits(cycle: &Cycle) -> Result<(), CycleError> {
         .collect();
     cycle.journal.write(events).await?;
     Ok(())
+}
+
+/// Work on a base that moved needs the history between the two, which a shallow checkout lacks.
+pub(super) async fn deepen(cycle: &Cycle) -> Result<(), CycleError> {
+    let head = cycle.base.commit.to_string();
+    let needed = cycle.journal.state().nodes.values().any(|n| {
+        let open = n.pr.as_ref().is_none_or(|pr| !pr.is_over());
+        let moved = match &n.landing {
+            Landing::Accepted { receipt, .. } => receipt.base != head,
+            _ => false,
+        };
+        open && (moved || n.foreign_head().is_some())
+    });
+    if !needed || !cycle.repo().is_shallow() {
+        return Ok(());
+    }
+    tracing::info!("the checkout is shallow; the history of the base branch is fetched");
+    let (repo, remote) = (cycle.repo().clone(), cycle.remote.clone());
+    let branch = &cycle.base.branch;
+    let refspec = format!("+{}:refs/overhaul/base/{branch}", names::full(branch));
+    blocking(move || remote.deepen(&repo, &refspec)).await
 }
 
 /// The default folder for worktrees: outside the checkout, one per checkout.

@@ -270,6 +270,8 @@ fn digest(view: &RunView) -> String {
     still.now = midnight(still.now);
     still.heartbeat = still.heartbeat.map(midnight);
     still.workflow_url = None;
+    // Hours and days pass by themselves; what is open stands at the nodes.
+    still.ceilings.retain(|ceiling| !ceiling.what.contains("pull requests"));
     if let Some(pause) = &mut still.pause {
         pause.count = 0;
     }

@@ -27,6 +27,8 @@ pub struct NodeStatus {
     pub pull_request: Option<String>,
     /// Why the last attempt was refused.
     pub last_failure: Option<String>,
+    /// What people should know of its branch: a person's commits, an approval.
+    pub branch: Option<String>,
 }
 
 /// One pool for people.
@@ -95,6 +97,7 @@ pub async fn run_status(options: Options) -> Result<RunStatus, CycleError> {
                 title: node.title.clone(),
                 state: states.get(&node.id).map(|s| close::state_word(*s)).unwrap_or_default(),
                 attempts: record.attempts,
+                branch: super::view::branch_note(&run, &record),
                 pull_request: record.pr.map(|pr| match pr.end {
                     None => pr.url,
                     Some(PrEnd::Merged(_)) => format!("{} (merged)", pr.url),

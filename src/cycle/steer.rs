@@ -1,11 +1,12 @@
 //! What people tell a run: the same for comment commands and for the shell.
 
+use jiff::Timestamp;
 use serde::Serialize;
 
 use super::setup::{self, Options};
 use super::{CycleError, open, pause};
 use crate::config::Config;
-use crate::ledger::{Applied, EventKind, Landing, PauseCause, Run};
+use crate::ledger::{Applied, BranchAsk, EventKind, Landing, PauseCause, Run};
 use crate::model::{NodeId, Plan, PoolId, RunId};
 
 /// One instruction to a run.
@@ -25,6 +26,8 @@ pub enum Steer {
     Unsettle(PoolId),
     /// More money for the run, US dollars.
     Budget(f64),
+    /// What is on a node's branch is taken in, taken off or approved, by the next cycle.
+    Branch(BranchAsk, NodeId),
 }
 
 /// What came of it.
@@ -40,7 +43,7 @@ pub struct Steered {
 }
 
 impl Steer {
-    pub(super) fn event(&self, by: &str) -> EventKind {
+    pub(super) fn event(&self, by: &str, now: Timestamp) -> EventKind {
         let by = by.to_owned();
         match self {
             Self::Resume => EventKind::Resumed { by },
@@ -54,12 +57,20 @@ impl Steer {
             Self::Cancel => EventKind::Cancelled { by },
             Self::Unsettle(pool) => EventKind::Unsettled { pool: pool.clone(), by },
             Self::Budget(usd) => EventKind::BudgetRaised { usd: *usd, by },
+            Self::Branch(ask, node) => EventKind::BranchAsked {
+                node: node.clone(),
+                ask: *ask,
+                by,
+                comment: 0,
+                line: 0,
+                said: now,
+            },
         }
     }
 
     /// Everything that the instruction writes: whoever resumes also goes on past pools' pauses.
-    pub(super) fn events(&self, run: &Run, by: &str) -> Vec<EventKind> {
-        let mut events = vec![self.event(by)];
+    pub(super) fn events(&self, run: &Run, by: &str, now: Timestamp) -> Vec<EventKind> {
+        let mut events = vec![self.event(by, now)];
         if *self == Self::Resume {
             events.extend(pause::lift(run, by));
         }
@@ -75,6 +86,7 @@ impl Steer {
             Self::Cancel => "cancelled; nothing more is started".to_owned(),
             Self::Unsettle(pool) => format!("{pool} is used again"),
             Self::Budget(usd) => format!("{usd} US dollars more"),
+            Self::Branch(_, node) => format!("the next cycle looks at the branch of {node}"),
         }
     }
 }
@@ -121,7 +133,7 @@ pub async fn steer(options: Options, what: Steer, by: &str) -> Result<Steered, C
         });
     };
     let journal = parts.journal(id.clone()).await?;
-    if let Steer::Retry(node) | Steer::Skip(node) = &what {
+    if let Steer::Retry(node) | Steer::Skip(node) | Steer::Branch(_, node) = &what {
         check_node(&open::load_plan(&journal).await?, node)?;
     }
     if let Steer::Unsettle(pool) = &what {
@@ -134,7 +146,7 @@ pub async fn steer(options: Options, what: Steer, by: &str) -> Result<Steered, C
             message: format!("nothing changed: {why}"),
         });
     }
-    let events = what.events(&journal.state(), by);
+    let events = what.events(&journal.state(), by, parts.clock.now());
     let written = journal.write(events).await?;
     let message = match written.applied.first() {
         Some(Applied::No(why)) => format!("nothing changed: {why}"),

@@ -3,8 +3,9 @@
 use super::context::Cycle;
 use super::next_step::Status;
 use super::pools::PoolSet;
+use super::{land, names};
 use crate::config::PoolConfig;
-use crate::ledger::{Made, NodeState, PauseCause, Receipt, Run};
+use crate::ledger::{Made, NodeRecord, NodeState, PauseCause, Receipt, Run};
 use crate::model::{Node, NodeId, PoolId};
 use crate::report::view::{Ceiling, NodeView, PoolState, PoolView, PullRequestView, RunView};
 use crate::scheduling::pools::Dropped;
@@ -54,11 +55,13 @@ pub(super) fn run(cycle: &Cycle, set: &PoolSet, status: Status) -> RunView {
     }
 }
 
-/// What is left of what may be written in a day, as soon as something was.
+/// How far the ceilings of pull requests are used, and what is used up of the others.
 fn ceilings(cycle: &Cycle, run: &Run) -> Vec<Ceiling> {
     let noise = &cycle.config.report.noise;
     let since = noise_day(cycle.clock.now());
-    [
+    let used = land::Used::of(run, cycle.clock.now());
+    let it = |what: &str, used, limit| Ceiling { what: what.to_owned(), used, limit };
+    let others = [
         ("comments in a day", Made::Comment, noise.comments_per_day),
         ("issues in a day", Made::Issue, noise.issues_per_day),
     ]
@@ -69,7 +72,14 @@ fn ceilings(cycle: &Cycle, run: &Run) -> Vec<Ceiling> {
         limit,
     })
     // What is far away is no news, and would change the page with every comment.
-    .filter(|ceiling| ceiling.used >= ceiling.limit)
+    .filter(|ceiling| ceiling.used >= ceiling.limit);
+    [
+        it("open pull requests", used.open, cycle.config.pull_requests.max_open),
+        it("new pull requests in an hour", used.hour, noise.pull_requests_per_hour),
+        it("new pull requests in a day", used.day, noise.pull_requests_per_day),
+    ]
+    .into_iter()
+    .chain(others)
     .collect()
 }
 
@@ -82,9 +92,8 @@ fn node_view(run: &Run, node: &Node, state: Option<NodeState>) -> NodeView {
     let record = run.nodes.get(&node.id);
     let state = state.unwrap_or(NodeState::Waiting);
     let note = match state {
-        NodeState::Landed | NodeState::InReview | NodeState::Accepted | NodeState::Satisfied => {
-            None
-        }
+        NodeState::Landed | NodeState::Satisfied => None,
+        NodeState::InReview | NodeState::Accepted => record.and_then(|r| branch_note(run, r)),
         _ => record.and_then(|r| r.failures.last()).map(|f| f.detail.clone()),
     };
     NodeView {
@@ -98,6 +107,20 @@ fn node_view(run: &Run, node: &Node, state: Option<NodeState>) -> NodeView {
         pull_request: record.and_then(|r| r.pr.as_ref()).map(|pr| (pr.number, pr.url.clone())),
         note,
     }
+}
+
+/// What people should know of an accepted node's branch.
+pub(super) fn branch_note(run: &Run, record: &NodeRecord) -> Option<String> {
+    let short = |commit: &str| commit.chars().take(12).collect::<String>();
+    if let Some(head) = record.foreign_head() {
+        let head = short(head);
+        return Some(format!("a person pushed {head}: left alone until `adopt` or `reset`"));
+    }
+    if let Some(approval) = record.approval() {
+        return Some(format!("approved at {} by {}", short(&approval.commit), approval.by));
+    }
+    let auto_merge = run.shown.get(&names::auto_merge(record.pr.as_ref()?.number))?;
+    auto_merge.digest.strip_prefix("off: ").map(|why| format!("auto-merge is off: {why}"))
 }
 
 fn pools(cycle: &Cycle, set: &PoolSet, run: &Run) -> Vec<PoolView> {

@@ -219,8 +219,17 @@ pub trait Forge: Send + Sync {
     /// Pull requests, open or not, whose head branch starts with `head_prefix`.
     async fn pull_requests(&self, head_prefix: &str) -> Result<Vec<PullRequest>, ForgeError>;
 
+    /// One pull request; `None` when there is no such one any more.
+    async fn find_pull_request(&self, number: u64) -> Result<Option<PullRequest>, ForgeError>;
+
     /// Opens a pull request, or finds the one that already has this head and marker and updates it.
     async fn open_pull_request(&self, new: NewPullRequest) -> Result<PullRequest, ForgeError>;
+
+    /// Open pull requests of anybody onto branches that start with `base_prefix`.
+    async fn pull_requests_onto(&self, base_prefix: &str) -> Result<Vec<PullRequest>, ForgeError>;
+
+    /// Has a pull request merged as soon as its checks allow, if its head is `head`.
+    async fn enable_auto_merge(&self, number: u64, head: &str) -> Result<(), ForgeError>;
 
     /// Changes a pull request.
     async fn update_pull_request(

@@ -34,10 +34,24 @@ impl Forge for Traced {
         self.0.pull_requests(head_prefix).await
     }
 
+    async fn find_pull_request(&self, number: u64) -> Result<Option<PullRequest>, ForgeError> {
+        self.0.find_pull_request(number).await
+    }
+
     async fn open_pull_request(&self, new: NewPullRequest) -> Result<PullRequest, ForgeError> {
         let opened = self.0.open_pull_request(new).await?;
         failpoint::reached("open pull request");
         Ok(opened)
+    }
+
+    async fn pull_requests_onto(&self, base_prefix: &str) -> Result<Vec<PullRequest>, ForgeError> {
+        self.0.pull_requests_onto(base_prefix).await
+    }
+
+    async fn enable_auto_merge(&self, number: u64, head: &str) -> Result<(), ForgeError> {
+        self.0.enable_auto_merge(number, head).await?;
+        failpoint::reached("auto-merge");
+        Ok(())
     }
 
     async fn update_pull_request(

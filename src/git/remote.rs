@@ -253,6 +253,20 @@ impl Remote {
         })
     }
 
+    /// Brings the whole history of `refspec` to a store that borrows from a shallow clone.
+    ///
+    /// # Errors
+    /// By cause; see [`GitError`].
+    pub fn deepen(&self, repo: &Repo, refspec: &str) -> Result<(), GitError> {
+        if !repo.is_shallow() {
+            return Ok(());
+        }
+        let options = ["--quiet", "--no-tags", "--no-write-fetch-head", "--unshallow", "--"];
+        self.call(repo, "fetch", |program| {
+            self.run(program.args(options).args([&self.url, refspec])).map(drop)
+        })
+    }
+
     /// The remote's refs that match `patterns` (all of them when empty), by full name.
     ///
     /// # Errors

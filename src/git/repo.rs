@@ -1,6 +1,6 @@
 //! A handle on one object store.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -202,6 +202,31 @@ impl Repo {
         let repo = self.local();
         let found = repo.find_commit(commit).map_err(failed)?;
         Ok(found.message_raw().map_err(failed)?.to_string())
+    }
+
+    /// Authors other than ourselves of the commits in `head` and not in `base`, each once, as
+    /// `Name <mail>` without control characters; at most of the newest thousand.
+    ///
+    /// # Errors
+    /// When the history can't be read.
+    pub fn authors(&self, base: Oid, head: Oid) -> Result<Vec<String>, GitError> {
+        let range = format!("{base}..{head}");
+        let log =
+            self.program("log").args(["-n1000", "--no-mailmap", "--format=%an <%ae>", &range]);
+        let mut found = BTreeSet::new();
+        for line in String::from_utf8_lossy(&log.run()?).lines() {
+            let who: String = line.chars().filter(|c| !c.is_control()).take(200).collect();
+            if !who.ends_with(&format!("<{COMMITTER_EMAIL}>")) && who.ends_with('>') {
+                found.insert(who);
+            }
+        }
+        Ok(found.into_iter().collect())
+    }
+
+    /// Whether the history ends where a shallow clone cut it.
+    #[must_use]
+    pub fn is_shallow(&self) -> bool {
+        self.dir().join("shallow").exists()
     }
 
     /// The best common ancestor, if there is one.

@@ -145,6 +145,9 @@ pub struct CheckRecord {
 pub struct Receipt {
     /// Base commit of the attempt.
     pub base: String,
+    /// Accepted nodes that the base holds beside the base branch.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub on: Vec<NodeId>,
     /// The node's commit.
     pub commit: String,
     /// Its tree: exactly what was verified.

@@ -107,6 +107,14 @@ pub struct PrRecord {
     pub end: Option<PrEnd>,
 }
 
+impl PrRecord {
+    /// Merged or closed.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.end.is_some()
+    }
+}
+
 /// The head of a node's branch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -191,6 +199,8 @@ pub struct NodeRecord {
     pub reopened: Option<String>,
     /// Grants of it, one after the other, of which nothing was ever heard.
     pub unheard: u32,
+    /// How often it was, since the last `Retried`.
+    pub reopenings: u32,
     /// The pool that last worked on it (continuity).
     pub last_pool: Option<PoolId>,
     /// When its last attempt began.

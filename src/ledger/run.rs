@@ -391,12 +391,14 @@ impl Run {
                     Landing::Accepted { receipt, .. } => receipt.commit.clone(),
                     _ => String::new(),
                 };
+                let again = record.pr.as_ref().filter(|pr| pr.number == *number);
+                let opened_at = again.map_or(event.at, |pr| pr.opened_at);
                 record.pr = Some(PrRecord {
                     number: *number,
                     url: url.clone(),
                     branch: branch.clone(),
                     base: base.clone(),
-                    opened_at: event.at,
+                    opened_at,
                     commit,
                     end: None,
                 });
@@ -433,6 +435,7 @@ impl Run {
                 }
                 record.landing = Landing::None;
                 record.reopened = Some(reason.clone());
+                record.reopenings += 1;
                 // What has ended stays ended: new work has a pull request of its own.
                 record.forget_ended_pr();
             }
@@ -450,6 +453,7 @@ impl Run {
                 record.contract_burnt = 0;
                 record.infrastructure_burnt = 0;
                 record.unheard = 0;
+                record.reopenings = 0;
                 record.skipped = None;
                 self.closed = None;
                 self.gate = Gate::default();

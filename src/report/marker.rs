@@ -12,6 +12,26 @@ pub fn pull_request(run: &RunId, node: &NodeId) -> String {
     format!("{PREFIX}pull-request {run} {node} -->")
 }
 
+/// Of the one pull request of a run whose nodes go together.
+#[must_use]
+pub fn combined(run: &RunId) -> String {
+    format!("{PREFIX}pull-request {run} -->")
+}
+
+/// Of the comment on a pull request that is not needed any more.
+#[must_use]
+pub fn needless(run: &RunId, node: &NodeId) -> String {
+    format!("{PREFIX}needless {run} {node} -->")
+}
+
+/// Of the comment that a person's commits stop what is automatic. `ours` is the commit of ours
+/// that they came after.
+#[must_use]
+pub fn left_alone(run: &RunId, number: u64, ours: &str) -> String {
+    let short: String = ours.chars().take(12).collect();
+    format!("{PREFIX}left-alone {run} {number} {short} -->")
+}
+
 /// Of a run's dashboard issue.
 #[must_use]
 pub fn dashboard(run: &RunId) -> String {

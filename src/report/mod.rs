@@ -2,6 +2,8 @@
 //! functions from plain views to text, each pinned by a snapshot; [`text`] makes untrusted text
 //! safe, `page` keeps every page within what the forge takes.
 
+mod branch;
+mod combined;
 mod dashboard;
 pub mod marker;
 pub mod notes;
@@ -16,6 +18,8 @@ mod summary;
 pub mod text;
 pub mod view;
 
+pub use branch::{left_alone_comment, needless_comment};
+pub use combined::{combined_body, combined_title};
 pub use dashboard::{dashboard, dashboard_title};
 pub use page::{BODY_BUDGET, SUMMARY_BUDGET};
 pub use pause::{pause_comment, pause_issue, pause_issue_title};

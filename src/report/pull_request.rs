@@ -74,7 +74,7 @@ fn stack(view: &PullRequestView) -> String {
     )
 }
 
-fn finding(it: &Finding, view: &PullRequestView) -> String {
+pub(super) fn finding(it: &Finding, view: &PullRequestView) -> String {
     let rule = it.rule.as_ref().map(|r| format!(" {}", code(r, 80))).unwrap_or_default();
     let place = it.places.first().map(|p| {
         let line = p.line.map(|l| format!(":{l}")).unwrap_or_default();
@@ -130,7 +130,7 @@ fn verified(view: &PullRequestView) -> String {
     text
 }
 
-fn check_row(it: &CheckRecord) -> String {
+pub(super) fn check_row(it: &CheckRecord) -> String {
     let exit = it.exit_code.map_or_else(|| "stopped".to_owned(), |c| c.to_string());
     let time = duration(it.millis);
     format!("| {} | {} | {exit} | {time} |\n", code(&it.name, 80), inline(&it.verdict, 40))
@@ -175,7 +175,19 @@ fn scope(it: &ScopeEntry) -> String {
 
 fn steer(view: &PullRequestView) -> String {
     let id = &view.node.id;
-    let checks = match view.ci {
+    let checks = ci_line(view.ci);
+    format!(
+        "## How to steer\n\n\
+         - Merge it, or close it to reject it; both are noticed by the next cycle.\n\
+         - Comment `/overhaul retry {id}` for another attempt, `/overhaul skip {id}` to give it \
+         up, `/overhaul adopt {id}` after pushing commits of your own, `/overhaul help` for the \
+         rest.\n{checks}\n"
+    )
+}
+
+/// How checks start, as a line of a list; nothing where there is nothing to say.
+pub(super) fn ci_line(ci: CiMode) -> String {
+    let checks = match ci {
         CiMode::Automatic => "Checks start by themselves.",
         CiMode::Approval => {
             "Checks wait until a person approves their start, because this was opened with \
@@ -187,14 +199,7 @@ fn steer(view: &PullRequestView) -> String {
         }
         CiMode::Elsewhere => "",
     };
-    let checks = if checks.is_empty() { String::new() } else { format!("- {checks}\n") };
-    format!(
-        "## How to steer\n\n\
-         - Merge it, or close it to reject it; both are noticed by the next cycle.\n\
-         - Comment `/overhaul retry {id}` for another attempt, `/overhaul skip {id}` to give it \
-         up, `/overhaul adopt {id}` after pushing commits of your own, `/overhaul help` for the \
-         rest.\n{checks}\n"
-    )
+    if checks.is_empty() { String::new() } else { format!("- {checks}\n") }
 }
 
 fn receipt(view: &PullRequestView) -> String {

@@ -231,6 +231,7 @@ pub(super) fn pull_request() -> PullRequestView {
         findings,
         receipt: Receipt {
             base: "a".repeat(40),
+            on: Vec::new(),
             commit: "b".repeat(40),
             tree: "c".repeat(40),
             resolved: vec![FindingId::new("F-0001").unwrap()],

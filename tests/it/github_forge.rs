@@ -236,18 +236,19 @@ async fn words_that_are_new_make_nothing_unreadable() {
 async fn pull_requests_change_and_their_children_survive_a_deleted_branch() {
     let (rig, new) = pushed();
     let github = rig.client();
-    let head = new.head_commit.clone();
     github.open_pull_request(new).await.unwrap();
     rig.git().run(&["branch", "overhaul/r1/n2", BRANCH]);
     rig.git().commit("overhaul/r1/n2", "src/b.rs", "fixed\n", "Fix b");
     rig.world().add_pull("github-actions[bot]", "overhaul/r1/n2", BRANCH, "child");
     rig.world().merge(1).unwrap();
 
-    let error = github.delete_branch(BRANCH, &"0".repeat(40), "main").await.unwrap_err();
-    assert!(matches!(error, ForgeError::Invalid(_)), "{error}");
-    github.delete_branch(BRANCH, &head, "main").await.unwrap();
-    github.delete_branch(BRANCH, &head, "main").await.unwrap();
-    assert_eq!(rig.git().head(BRANCH), None);
+    // What is open onto a branch of ours is known, whoever opened it, and moved before that goes.
+    let onto = github.pull_requests_onto("overhaul/r1/").await.unwrap();
+    assert_eq!(onto.iter().map(|pull| pull.number).collect::<Vec<_>>(), [2]);
+    let main = PullRequestPatch { base: Some("main".to_owned()), ..Default::default() };
+    github.update_pull_request(2, main).await.unwrap();
+    assert!(github.pull_requests_onto("overhaul/r1/").await.unwrap().is_empty());
+    rig.git().run(&["update-ref", "-d", &format!("refs/heads/{BRANCH}")]);
     let child = github.pull_request(2).await.unwrap();
     assert_eq!((child.state, child.base.as_str()), (State::Open, "main"));
 
@@ -256,6 +257,25 @@ async fn pull_requests_change_and_their_children_survive_a_deleted_branch() {
     let merge = PullRequestPatch { state: Some(State::Merged), ..Default::default() };
     assert!(matches!(github.update_pull_request(2, merge).await, Err(ForgeError::Invalid(_))));
     assert!(matches!(github.pull_request(99).await, Err(ForgeError::NotFound(_))));
+}
+
+#[tokio::test]
+async fn auto_merge_is_for_one_head_and_a_refusal_says_why() {
+    let (rig, new) = pushed();
+    let github = rig.client();
+    let head = new.head_commit.clone();
+    github.open_pull_request(new).await.unwrap();
+    let Err(ForgeError::Forbidden { remedy, .. }) = github.enable_auto_merge(1, &head).await else {
+        panic!("not refused")
+    };
+    assert!(remedy.contains("Allow auto-merge"), "{remedy}");
+    rig.world().allow_auto_merge = true;
+    let error = github.enable_auto_merge(1, &head).await.unwrap_err();
+    assert!(error.to_string().contains("clean status"), "{error}");
+    rig.world().required_checks = true;
+    assert!(github.enable_auto_merge(1, &"0".repeat(40)).await.is_err());
+    github.enable_auto_merge(1, &head).await.unwrap();
+    assert_eq!(rig.world().pull(1).auto_merge, Some(head));
 }
 
 #[tokio::test]

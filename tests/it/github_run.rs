@@ -15,6 +15,7 @@ mod events;
 mod fan_out;
 mod follow;
 mod jobs;
+mod merging;
 mod orders;
 mod people;
 mod race;

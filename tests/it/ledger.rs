@@ -37,6 +37,7 @@ fn claimed(n: u8, attempt: u32, by: u8) -> Event {
 fn receipt() -> Receipt {
     Receipt {
         base: "b".into(),
+        on: vec![],
         commit: "c".into(),
         tree: "t".into(),
         resolved: vec![],

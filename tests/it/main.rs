@@ -7,6 +7,7 @@ mod rigs;
 mod agents;
 mod architecture;
 mod attempts;
+mod branches;
 mod classify;
 mod command_workers;
 mod comments;

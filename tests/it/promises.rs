@@ -201,6 +201,30 @@ fn a_red_gate_ends_after_two_rounds() {
 }
 
 #[test]
+fn a_red_gate_takes_back_the_node_that_turns_it_red() {
+    // Each passes alone; the second one is mended by a worker that is told so.
+    let worker = "if [ \"$1\" = N-002 ] && grep -q 'fails together' \"$OVERHAUL_PROMPT_FILE\"; then \
+        echo 'b, mended' > b.txt; else echo \"$1\" >> \"$2\"; fi\n";
+    let verify = "! { grep -q N-001 a.txt && grep -q N-002 b.txt; }";
+    let world = world(worker, verify, "");
+    let first = world.next_step();
+    assert_eq!(first.nodes("in_review"), 3, "{}", first.stderr);
+    merge(&world, ALL);
+    world.next_step();
+    let next = world.next_step();
+    assert_eq!((next.nodes("landed"), next.nodes("in_review")), (2, 1), "{}", next.stderr);
+    let failed: Vec<Value> =
+        events(&world).into_iter().filter(|e| e["kind"] == "gate_failed").collect();
+    assert_eq!(failed.len(), 1);
+    assert_eq!(failed[0]["nodes"], serde_json::json!(["N-002"]));
+    assert_eq!(world.pulls().len(), 4, "new work has a pull request of its own");
+    merge(&world, &["N-002"]);
+    let last = world.next_step();
+    assert_eq!((last.status(), last.nodes("landed")), ("complete", 3), "{}", last.stderr);
+    assert_eq!(count(&events(&world), "gate_passed"), 1);
+}
+
+#[test]
 fn what_was_not_answered_stays_open() {
     let world = world(FIX, "true", "");
     world.next_step();

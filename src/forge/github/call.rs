@@ -81,7 +81,7 @@ impl Call {
         Self { body: Some(body), ..Self::new(Method::POST, path, action, needs) }
     }
 
-    /// A query that reads.
+    /// A query; a mutation writes.
     pub(super) fn graphql(
         query: &str,
         variables: Value,
@@ -100,10 +100,6 @@ impl Call {
         needs: &'static str,
     ) -> Self {
         Self { body: Some(body), ..Self::new(Method::PATCH, path, action, needs) }
-    }
-
-    pub(super) fn delete(path: String, action: &'static str, needs: &'static str) -> Self {
-        Self::new(Method::DELETE, path, action, needs)
     }
 
     pub(super) fn on(mut self, subject: impl Into<String>) -> Self {
@@ -131,8 +127,13 @@ impl Call {
         self
     }
 
+    fn is_mutation(&self) -> bool {
+        let query = self.body.as_ref().and_then(|body| body.get("query")?.as_str());
+        query.is_some_and(|query| query.starts_with("mutation"))
+    }
+
     pub(super) fn is_write(&self) -> bool {
-        self.method != Method::GET && !self.graphql
+        self.method != Method::GET && (!self.graphql || self.is_mutation())
     }
 
     /// Path and query.

@@ -56,6 +56,8 @@ pub(super) struct End {
 pub(super) struct Pull {
     pub number: u64,
     #[serde(default, deserialize_with = "nullable")]
+    pub node_id: String,
+    #[serde(default, deserialize_with = "nullable")]
     pub html_url: String,
     #[serde(default, deserialize_with = "nullable")]
     pub title: String,

@@ -143,8 +143,24 @@ impl Forge for GitHub {
         Ok(self.pulls_with_prefix(head_prefix).await?)
     }
 
+    async fn find_pull_request(&self, number: u64) -> Result<Option<PullRequest>, ForgeError> {
+        match self.pull_request(number).await {
+            Ok(found) => Ok(Some(found)),
+            Err(ForgeError::NotFound(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     async fn open_pull_request(&self, new: NewPullRequest) -> Result<PullRequest, ForgeError> {
         self.open_pull(new).await
+    }
+
+    async fn pull_requests_onto(&self, base_prefix: &str) -> Result<Vec<PullRequest>, ForgeError> {
+        Ok(self.open_pulls_onto(base_prefix).await?)
+    }
+
+    async fn enable_auto_merge(&self, number: u64, head: &str) -> Result<(), ForgeError> {
+        self.auto_merge(number, head).await
     }
 
     async fn update_pull_request(

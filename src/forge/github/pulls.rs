@@ -222,45 +222,43 @@ impl GitHub {
         Ok(parse::<Pull>(&call, &answer)?.into())
     }
 
-    /// Deletes a branch of ours. Deleting the base of an open pull request closes that for good,
-    /// so open ones onto it are moved to `base` first. A branch whose head is not
-    /// `expected_head` holds somebody's work and is left alone.
-    ///
-    /// # Errors
-    /// [`ForgeError::Invalid`] when the head is another one; else as any call. A branch that is
-    /// gone already is fine.
-    pub async fn delete_branch(
+    /// Open ones of anybody, forks too, onto our branches.
+    pub(super) async fn open_pulls_onto(
         &self,
-        branch: &str,
-        expected_head: &str,
-        base: &str,
-    ) -> Result<(), ForgeError> {
-        let named = segments(branch);
-        let subject = format!("branch {branch}");
-        let path = self.path(&format!("git/ref/heads/{named}"));
-        let call = Call::get(path, "read a branch", "contents: read").on(&subject);
-        let head: Value = match self.client.object(&call).await {
-            Err(Trouble::Refused(refusal)) if refusal.status == 404 => return Ok(()),
-            other => other?,
-        };
-        let head = head.pointer("/object/sha").and_then(Value::as_str).unwrap_or_default();
-        if head != expected_head {
-            return Err(ForgeError::Invalid(format!(
-                "{subject} is at {head}, not at {expected_head}: somebody worked on it, it is kept"
-            )));
+        base_prefix: &str,
+    ) -> Result<Vec<PullRequest>, Trouble> {
+        let open = self.list_pulls().query("state", "open");
+        let (mut found, _) = self.client.pages::<Pull>(&open, PAGES, |_| false).await?;
+        found.retain(|pull| pull.base.branch.starts_with(base_prefix));
+        Ok(found.into_iter().map(PullRequest::from).collect())
+    }
+
+    /// Auto-merge exists in GraphQL only. GitHub refuses it where the head is another one by now.
+    pub(super) async fn auto_merge(&self, number: u64, head: &str) -> Result<(), ForgeError> {
+        const TURN_ON: &str = "mutation($id: ID!, $head: GitObjectID!) { \
+             enablePullRequestAutoMerge(input: {pullRequestId: $id, expectedHeadOid: $head}) { \
+             clientMutationId } }";
+        let pull = self.client.object::<Pull>(&self.pull_call(number)).await?;
+        let variables = json!({"id": pull.node_id, "head": head});
+        let call = Call::graphql(TURN_ON, variables, "turn on auto-merge", WRITE)
+            .on(format!("pull request {number}"));
+        let answer = self.client.send(&call).await?;
+        let answer: Value = parse(&call, &answer)?;
+        let told = answer.get("errors").and_then(Value::as_array);
+        let told = told.into_iter().flatten().filter_map(|e| e.get("message")?.as_str());
+        let told: Vec<&str> = told.take(3).collect();
+        if told.is_empty() {
+            return Ok(());
         }
-        let children = self.list_pulls().query("state", "open").query("base", branch);
-        for child in self.client.pages::<Pull>(&children, PAGES, |_| false).await?.0 {
-            let patch = PullRequestPatch { base: Some(base.to_owned()), ..Default::default() };
-            self.patch_pull(child.number, patch).await?;
+        let told: String = told.join("; ").chars().take(300).collect();
+        if told.contains("not allowed for this repository") {
+            return Err(ForgeError::Forbidden {
+                action: "turn on auto-merge".to_owned(),
+                message: told,
+                remedy: "turn on \"Allow auto-merge\" under Settings, General".to_owned(),
+            });
         }
-        let path = self.path(&format!("git/refs/heads/{named}"));
-        let call = Call::delete(path, "delete a branch", "contents: write").on(&subject);
-        match self.client.send(&call).await {
-            // 422 "Reference does not exist": somebody was faster.
-            Err(Trouble::Refused(r)) if r.status == 422 && r.said.has("does not exist") => Ok(()),
-            other => Ok(other.map(|_| ())?),
-        }
+        Err(ForgeError::Invalid(told))
     }
 
     /// Where a person opens the pull request by hand.

@@ -211,7 +211,18 @@ impl Forge for LocalForge {
 
     async fn pull_requests(&self, head_prefix: &str) -> Result<Vec<PullRequest>, ForgeError> {
         let pulls = self.all::<PullHead>("pulls")?.into_iter();
-        Ok(pulls.filter(|d| d.head.head.starts_with(head_prefix)).map(|d| self.pull(d)).collect())
+        let ours = pulls.filter(|d| d.head.head.starts_with(head_prefix)).map(|d| self.pull(d));
+        let mut ours: Vec<PullRequest> = ours.collect();
+        ours.sort_by_key(|pull| pull.number);
+        Ok(ours)
+    }
+
+    async fn find_pull_request(&self, number: u64) -> Result<Option<PullRequest>, ForgeError> {
+        match self.one::<PullHead>("pulls", number) {
+            Ok(found) => Ok(Some(self.pull(found))),
+            Err(ForgeError::NotFound(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     async fn open_pull_request(&self, new: NewPullRequest) -> Result<PullRequest, ForgeError> {
@@ -255,6 +266,18 @@ impl Forge for LocalForge {
         };
         self.save("pulls", number, &document, mode)?;
         Ok(self.pull(document))
+    }
+
+    async fn pull_requests_onto(&self, base_prefix: &str) -> Result<Vec<PullRequest>, ForgeError> {
+        let pulls = self.all::<PullHead>("pulls")?.into_iter();
+        let onto = pulls
+            .filter(|d| d.head.state == State::Open && d.head.base.starts_with(base_prefix))
+            .map(|d| self.pull(d));
+        Ok(onto.collect())
+    }
+
+    async fn enable_auto_merge(&self, _number: u64, _head: &str) -> Result<(), ForgeError> {
+        Err(ForgeError::Invalid("a forge in a folder merges nothing by itself".to_owned()))
     }
 
     async fn update_pull_request(

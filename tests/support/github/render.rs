@@ -81,6 +81,7 @@ impl Renderer<'_> {
         let pull = issue.pull.as_ref().expect("a pull request");
         let mut own = json!({
             "id": 20_000 + number,
+            "node_id": format!("PR_{number}"),
             "number": number,
             "title": issue.title,
             "body": issue.body,

@@ -210,7 +210,13 @@ impl Shared {
         }
         let graphql = if self.prefix.is_empty() { "/graphql" } else { "/api/graphql" };
         if full_path == graphql {
-            return Some(self.graphql(headers, json.unwrap_or_default()));
+            let body = json.unwrap_or_default();
+            let merging = body["query"].as_str().is_some_and(|q| q.contains("enablePullRequest"));
+            return Some(if merging {
+                self.auto_merge(method, headers, body)
+            } else {
+                self.graphql(headers, body)
+            });
         }
         let Some(path) = full_path.strip_prefix(self.prefix) else {
             self.violate(["outside of the API's root".to_owned()], &place);
@@ -280,6 +286,49 @@ impl Shared {
             body: Some(body),
         });
         reply
+    }
+
+    /// The mutation that turns on auto-merge. It answers 200 whatever it finds, as GraphQL does.
+    fn auto_merge(&self, method: &str, headers: &HeaderMap, asked: Value) -> Reply {
+        let known = "mutation($id: ID!, $head: GitObjectID!) { enablePullRequestAutoMerge(input: \
+                     {pullRequestId: $id, expectedHeadOid: $head}) { clientMutationId } }";
+        if method != "POST" || asked["query"] != known {
+            self.violate([format!("{method} {asked}")], "graphql");
+        }
+        let mut world = self.world();
+        world.settle();
+        let given = headers.get("authorization").and_then(|v| v.to_str().ok()).unwrap_or_default();
+        let bearer = given.strip_prefix("Bearer ").unwrap_or_default();
+        let token = world.tokens.get(bearer).cloned();
+        let number = asked["variables"]["id"].as_str().and_then(|id| id.strip_prefix("PR_"));
+        let number: u64 = number.and_then(|n| n.parse().ok()).unwrap_or(0);
+        let head = asked["variables"]["head"].as_str().unwrap_or_default().to_owned();
+        let (allowed, checks) = (world.allow_auto_merge, world.required_checks);
+        let pull = world.issues.get_mut(&number).filter(|i| i.open).and_then(|i| i.pull.as_mut());
+        let told = match (token, pull) {
+            (None, _) => return Reply::error(401, "Bad credentials"),
+            (Some(token), _) if !token.may("pull-requests", "write") => {
+                Some("Resource not accessible by integration")
+            }
+            (_, None) => Some("Could not resolve to a node with the global id"),
+            _ if !allowed => Some("Auto merge is not allowed for this repository"),
+            _ if !checks => Some("Pull request is in clean status"),
+            (_, Some(pull)) if pull.head_commit != head => Some("Head sha was modified"),
+            (_, Some(pull)) => {
+                pull.auto_merge = Some(head);
+                None
+            }
+        };
+        let reply = match told {
+            Some(told) => serde_json::json!({"data": null, "errors": [{"message": told}]}),
+            None => {
+                serde_json::json!({"data": {"enablePullRequestAutoMerge": {"clientMutationId": null}}})
+            }
+        };
+        let at = world.clock.read();
+        let (method, target) = (method.to_owned(), "/graphql".to_owned());
+        world.log.push(Logged { at, method, target, status: 200, body: Some(asked) });
+        Reply::new(200, reply)
     }
 
     fn serve(

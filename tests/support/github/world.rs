@@ -80,6 +80,8 @@ pub struct Pull {
     pub draft: bool,
     pub merged: Option<(Timestamp, String)>,
     pub reviewers: Vec<String>,
+    /// The head that auto-merge was turned on for.
+    pub auto_merge: Option<String>,
     /// From a fork with the same branch name.
     pub fork: Option<String>,
     /// For answers with a word that no client knows.
@@ -142,6 +144,10 @@ pub struct World {
     /// "Allow GitHub Actions to create and approve pull requests".
     pub actions_may_open: bool,
     pub drafts: bool,
+    /// "Allow auto-merge".
+    pub allow_auto_merge: bool,
+    /// Whether anything stands between an open pull request and its merge.
+    pub required_checks: bool,
     pub users: BTreeMap<String, User>,
     pub tokens: BTreeMap<String, Token>,
     pub app: Option<App>,
@@ -209,6 +215,8 @@ impl World {
             has_issues: true,
             actions_may_open: true,
             drafts: true,
+            allow_auto_merge: false,
+            required_checks: false,
             users: users.map(|(login, user)| (login.to_owned(), user)).into(),
             tokens: tokens.map(|(text, token)| (text.to_owned(), token)).into(),
             app: None,
@@ -288,6 +296,7 @@ impl World {
             draft: false,
             merged: None,
             reviewers: Vec::new(),
+            auto_merge: None,
             fork: None,
             mergeable_state: "clean".to_owned(),
         };
