@@ -259,7 +259,6 @@ fn refuse_unsupported(config: &Config) -> Result<(), CycleError> {
         ("planning.max-nodes", config.planning.max_nodes.is_some()),
         ("pull-requests.mode: single", config.pull_requests.mode == PullRequestMode::Single),
         ("pull-requests.auto-merge", config.pull_requests.auto_merge),
-        ("report.html", config.report.html),
     ];
     match settings.into_iter().find(|(_, used)| *used) {
         Some((setting, _)) => Err(unsupported(setting)),
