@@ -124,7 +124,8 @@ async fn html(cycle: &Cycle, set: &PoolSet) -> Result<Vec<u8>, CycleError> {
     let events = cycle.journal.events().await?;
     let run = cycle.journal.state().clone();
     let facts = view::Facts::of(cycle, &run, set);
-    Ok(report::html_report(&facts.report(&cycle.states(), "closed".to_owned(), events)).into_bytes())
+    Ok(report::html_report(&facts.report(&cycle.states(), "closed".to_owned(), events))
+        .into_bytes())
 }
 
 /// Removes the run's branches and kept refs from the remote. Every pull request is final by now,
