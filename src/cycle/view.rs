@@ -150,8 +150,8 @@ fn ceilings(cycle: &Cycle, run: &Run) -> Vec<Ceiling> {
 }
 
 /// The start of the day that noise is counted in.
-pub(super) fn noise_day(now: jiff::Timestamp) -> jiff::Timestamp {
-    now.checked_sub(jiff::SignedDuration::from_hours(24)).unwrap_or(jiff::Timestamp::MIN)
+pub(super) fn noise_day(now: Timestamp) -> Timestamp {
+    now.checked_sub(jiff::SignedDuration::from_hours(24)).unwrap_or(Timestamp::MIN)
 }
 
 fn node_view(run: &Run, node: &Node, state: Option<NodeState>) -> NodeView {
