@@ -356,7 +356,10 @@ pub(super) fn events() -> Vec<Event> {
                 findings_digest: String::new(),
             },
         ),
-        event("29T13:37:05", EventKind::CycleStarted { holder: Default::default() }),
+        event(
+            "29T13:37:05",
+            EventKind::CycleStarted { holder: Default::default(), by_comment: false },
+        ),
     ];
     let first = ["29T13:37:06", "29T13:39:50"];
     log.extend(attempt("N-001", 1, big, first, accepted("N-001", 1, big)));
@@ -380,7 +383,10 @@ pub(super) fn events() -> Vec<Event> {
     log.push(event("29T13:41:00", EventKind::CycleEnded { status: "progress".to_owned() }));
     // Said by an owner whose claim is gone: it counts nowhere.
     log.push(event("29T13:41:01", accepted("N-003", 1, small)));
-    log.push(event("30T13:37:04", EventKind::CycleStarted { holder: Default::default() }));
+    log.push(event(
+        "30T13:37:04",
+        EventKind::CycleStarted { holder: Default::default(), by_comment: false },
+    ));
     let times = ["30T13:37:05", "30T13:39:50"];
     log.extend(attempt("N-002", 2, big, times, accepted("N-002", 2, big)));
     log.push(event(
