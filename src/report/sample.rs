@@ -336,6 +336,7 @@ fn ended(node: &str, number: u32, pool: &str, outcome: Outcome, detail: &str) ->
         usage: usage(),
         quarantine: None,
         conflicts_with: vec![],
+        evidence: None,
     }
 }
 
@@ -426,6 +427,7 @@ pub(super) fn report() -> ReportView {
                 burn: Burn::Contract,
                 detail: note.clone(),
                 quarantine: None,
+                evidence: None,
             })
             .collect(),
         usage: usage(),
