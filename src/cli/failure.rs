@@ -1,7 +1,9 @@
 //! The one translation from typed errors to what a person reads and the process returns.
 
-use std::fmt::Write as _;
+use std::io::Write;
 use std::process::ExitCode;
+
+use crate::actions::{Annotation, Level, Log};
 
 /// Exit codes: 0 done or paused, 1 failed, 2 wrong usage or configuration, 3 refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,23 +66,28 @@ impl Failure {
         (format!("{}{why}", self.what), self.remedy.as_deref())
     }
 
-    /// Renders to standard error and gives the exit code.
+    /// Renders to standard error, on Actions as an annotation, and gives the exit code.
     #[must_use]
     pub fn report(&self) -> ExitCode {
-        use std::io::Write as _;
-        let mut text = format!("error: {}\n", self.what);
-        if let Some(why) = &self.why {
-            let _ = writeln!(text, "  why: {why}");
-        }
-        if let Some(remedy) = &self.remedy {
-            let _ = writeln!(text, "  do:  {remedy}");
-        }
-        let _ = std::io::stderr().lock().write_all(visible(&text).as_bytes());
+        let on_actions = std::env::var("GITHUB_ACTIONS").is_ok_and(|it| it == "true");
+        let _ = self.write(&mut Log::new(std::io::stderr().lock(), on_actions), on_actions);
         ExitCode::from(match self.kind {
             ExitKind::Failed => 1,
             ExitKind::Usage => 2,
             ExitKind::Refused => 3,
         })
+    }
+
+    /// Causes may come from outside: on Actions no line of them becomes a command.
+    fn write(&self, log: &mut Log<impl Write>, on_actions: bool) -> std::io::Result<()> {
+        let why = self.why.as_ref().map(|why| format!("  why: {why}\n")).unwrap_or_default();
+        let remedy = self.remedy.as_ref().map(|it| format!("  do:  {it}\n")).unwrap_or_default();
+        if !on_actions {
+            return log.line(&visible(&format!("error: {}\n{why}{remedy}", self.what)));
+        }
+        let message = visible(&format!("{}\n{why}{remedy}", self.what));
+        let title = Some("overhaul".to_owned());
+        log.annotate(Level::Error, &Annotation { title, message, ..Annotation::default() })
     }
 }
 
@@ -105,7 +112,28 @@ fn is_direction(c: char) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::visible;
+    use super::{Failure, Log, visible};
+
+    fn written(on_actions: bool) -> String {
+        let failure =
+            Failure::usage("bad").because("line\n::set-output name=x::y").remedy("mend it");
+        let mut out = Vec::new();
+        failure.write(&mut Log::new(&mut out, on_actions), on_actions).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_cause_commands_nothing() {
+        let text = written(true);
+        assert_eq!(text.lines().count(), 1, "{text}");
+        assert!(
+            text.starts_with("::error title=overhaul::bad%0A  why: line%0A::set-output"),
+            "{text}"
+        );
+        let text = written(false);
+        assert!(text.starts_with("error: bad\n  why: line\n"), "{text}");
+        assert!(text.ends_with("  do:  mend it\n"), "{text}");
+    }
 
     #[test]
     fn what_a_file_says_never_reaches_the_terminal_as_control() {

@@ -11,6 +11,7 @@ mod logging;
 mod merge_results;
 mod next_step;
 mod plan;
+mod report;
 mod run_options;
 mod schema;
 mod simulate;
@@ -55,6 +56,8 @@ enum Command {
     Doctor(doctor::Args),
     /// Show the run.
     Status(status::Args),
+    /// Write the run as one HTML file: timeline, nodes, receipts, pools.
+    Report(report::Args),
     /// Go on with a paused run now.
     Resume(steer::RunOnly),
     /// Pause the run until it is resumed.
@@ -122,6 +125,7 @@ async fn run(cli: Cli) -> Result<(), Failure> {
         Command::MergeResults(args) => merge_results::run(args).await,
         Command::Doctor(args) => doctor::run(args).await,
         Command::Status(args) => status::run(args).await,
+        Command::Report(args) => report::run(args).await,
         Command::Resume(args) => steer::run(&args.run, Steer::Resume).await,
         Command::Pause(args) => steer::run(&args.run, Steer::Pause).await,
         Command::Retry(args) => steer::run(&args.run, Steer::Retry(args.node)).await,

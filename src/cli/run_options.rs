@@ -7,8 +7,8 @@ use std::time::Duration;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::{Failure, validate};
-use crate::actions::{Results, Runtime, Wakeup};
-use crate::config::{Config, HumanDuration, StateStore};
+use crate::actions::{Log, Results, Runtime, SECRET_INPUTS, Wakeup};
+use crate::config::{Config, HeaderValue, HumanDuration, StateStore};
 use crate::cycle::{Clock, Env, Given, JobArtifacts, Options, Place, Woken, default_work_root};
 use crate::forge::github::{Credentials, GitHub, GitHubSettings};
 use crate::git::{Remote, Repo};
@@ -84,6 +84,9 @@ impl RunArgs {
         let env = env();
         let config = self.configuration()?;
         let runtime = Runtime::from_env(&|name| env(name));
+        // On standard error: what a command prints for machines stays whole.
+        mask(&runtime, &config, &*env, &mut Log::new(std::io::stderr().lock(), runtime.on_actions))
+            .map_err(|e| Failure::failed("cannot write to standard error").because(e))?;
         let work_root =
             self.work_dir.clone().unwrap_or_else(|| default_work_root(&self.repo, &*env));
         let given_remote = match &self.remote {
@@ -168,6 +171,28 @@ fn committed(repo: &Path) -> Option<String> {
     let tree = repo.tree_of(repo.find_ref("HEAD").ok()??).ok()?;
     let bytes = repo.read_path(tree, crate::config::DEFAULT_PATH.as_bytes()).ok()??;
     String::from_utf8(bytes).ok()
+}
+
+/// Has the runner hide every secret that this process was given, whoever prints it later.
+fn mask(
+    runtime: &Runtime,
+    config: &Config,
+    env: &Env,
+    log: &mut Log<impl std::io::Write>,
+) -> std::io::Result<()> {
+    let inputs = SECRET_INPUTS.iter().filter_map(|name| runtime.secret(name));
+    let inputs = inputs.map(|secret| secret.expose_secret().to_owned());
+    let pools = config.pools().iter().flat_map(|pool| {
+        let headers = pool.headers.values().filter_map(|value| match value {
+            HeaderValue::Env(name) => Some(name),
+            HeaderValue::Text(_) => None,
+        });
+        pool.key_env.iter().chain(headers)
+    });
+    for secret in inputs.chain(pools.filter_map(|name| env(name))) {
+        log.mask(&secret)?;
+    }
+    Ok(())
 }
 
 /// A duration as people write it: `90s`, `15m`, `6h`.

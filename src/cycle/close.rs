@@ -9,7 +9,7 @@ use super::context::Cycle;
 use super::error::blocking;
 use super::next_step::Status;
 use super::pools::PoolSet;
-use super::{CycleError, bases, land, names, open, show, together};
+use super::{CycleError, bases, land, names, open, show, together, view};
 use crate::forge::PullRequestPatch;
 use crate::git::{Expect, GitError, PushResult, RefUpdate};
 use crate::ledger::{CheckRecord, EventKind, NodeState, Run};
@@ -24,6 +24,9 @@ pub const OUTCOMES_BLOB: &str = "remediation-outcomes.json";
 
 /// Name of the blob that holds the findings that remain, as SARIF.
 pub const REMAINING_BLOB: &str = "remaining.sarif";
+
+/// Name of the blob with the HTML report, where the configuration asks for it.
+pub const REPORT_BLOB: &str = "report.html";
 
 /// What became of one finding.
 #[derive(Debug, Serialize)]
@@ -91,12 +94,38 @@ pub(super) async fn close_if_final(cycle: &Cycle, set: &PoolSet) -> Result<bool,
     let outcomes = outcomes(cycle, &cycle.journal.state(), &states)?;
     let remaining = remaining(cycle, &cycle.journal.state(), &states)?;
     events.push(EventKind::Closed { commit: cycle.base.commit.to_string(), counts });
-    let blobs = vec![(OUTCOMES_BLOB.to_owned(), outcomes), (REMAINING_BLOB.to_owned(), remaining)];
+    let mut blobs = vec![
+        (free_name(cycle, OUTCOMES_BLOB).await?, outcomes),
+        (free_name(cycle, REMAINING_BLOB).await?, remaining),
+    ];
+    if cycle.config.report.html {
+        blobs.push((free_name(cycle, REPORT_BLOB).await?, html(cycle, set).await?));
+    }
     let closed = cycle.journal.write_batch(events, blobs, Vec::new()).await?.all();
     if closed && cycle.config.pull_requests.delete_branches {
         delete_branches(cycle).await;
     }
     Ok(closed)
+}
+
+/// A name for what a close leaves. Blobs are written once, and a run that was opened again by a retry
+/// closes again.
+async fn free_name(cycle: &Cycle, name: &str) -> Result<String, CycleError> {
+    if cycle.journal.blob(name).await?.is_none() {
+        return Ok(name.to_owned());
+    }
+    let events = cycle.journal.state().events;
+    let (stem, ending) = name.rsplit_once('.').unwrap_or((name, "txt"));
+    Ok(format!("{stem}-{events}.{ending}"))
+}
+
+/// The HTML report of a run that is about to close.
+async fn html(cycle: &Cycle, set: &PoolSet) -> Result<Vec<u8>, CycleError> {
+    let events = cycle.journal.events().await?;
+    let run = cycle.journal.state().clone();
+    let facts = view::Facts::of(cycle, &run, set);
+    Ok(report::html_report(&facts.report(&cycle.states(), "closed".to_owned(), events))
+        .into_bytes())
 }
 
 /// Removes the run's branches and kept refs from the remote. Best effort: what stays is only

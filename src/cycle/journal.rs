@@ -64,6 +64,7 @@ pub struct Journal {
     run: RunId,
     store: Arc<dyn Store>,
     state: Arc<RwLock<Run>>,
+    own: Arc<RwLock<Vec<Event>>>,
     requests: mpsc::UnboundedSender<Request>,
 }
 
@@ -73,6 +74,7 @@ struct Writer {
     cycle: CycleId,
     clock: Clock,
     state: Arc<RwLock<Run>>,
+    own: Arc<RwLock<Vec<Event>>>,
     version: Version,
 }
 
@@ -88,18 +90,20 @@ impl Journal {
         clock: Clock,
     ) -> Result<Self, JournalError> {
         let state = Arc::new(RwLock::new(Run::default()));
+        let own = Arc::new(RwLock::new(Vec::new()));
         let mut writer = Writer {
             run: run.clone(),
             store: store.clone(),
             cycle,
             clock,
             state: state.clone(),
+            own: own.clone(),
             version: Version::default(),
         };
         writer.reload().await?;
         let (requests, inbox) = mpsc::unbounded_channel();
         tokio::spawn(writer.serve(inbox));
-        Ok(Self { run, store, state, requests })
+        Ok(Self { run, store, state, own, requests })
     }
 
     /// Which run.
@@ -111,6 +115,21 @@ impl Journal {
     /// The state as of the last read or write. Hold it briefly and never across an await.
     pub fn state(&self) -> RwLockReadGuard<'_, Run> {
         self.state.read().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// What this cycle has written so far, oldest first.
+    #[must_use]
+    pub fn own_events(&self) -> Vec<Event> {
+        self.own.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    }
+
+    /// Every event of the run, read fresh.
+    ///
+    /// # Errors
+    /// When the store can't be read.
+    pub async fn events(&self) -> Result<Vec<Event>, JournalError> {
+        let (store, run) = (self.store.clone(), self.run.clone());
+        Ok(blocking(move || store.load(&run)).await?.events)
     }
 
     /// Appends events; concurrent callers share one append. The events that the merge rules ignore
@@ -210,10 +229,14 @@ impl Writer {
             }
             let (store, run, version) =
                 (self.store.clone(), self.run.clone(), self.version.clone());
+            let events = batch.events.clone();
             let appended = blocking_raw(move || store.append(&run, &version, &batch)).await?;
             match appended {
                 Ok(version) => {
                     self.version = version;
+                    let mut own =
+                        self.own.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+                    own.extend(events);
                     return Ok(written);
                 }
                 Err(StoreError::Conflict) => {

@@ -42,7 +42,7 @@ mod work;
 
 pub use artifacts::JobArtifacts;
 pub use clock::Clock;
-pub use close::{OUTCOMES_BLOB, state_word};
+pub use close::{OUTCOMES_BLOB, REPORT_BLOB, state_word};
 pub use context::{BaseHead, Cycle, ReadyPool, Recheck};
 pub use desk::{Desk, Seat};
 pub use error::CycleError;
@@ -52,7 +52,7 @@ pub use next_step::{CycleReport, FailedNode, Status, next_step};
 pub use open::{Given, package_scripts, plan_for, policy, read_file};
 pub use pools::{Env, PoolSet};
 pub use setup::{Options, Place, Woken, default_work_root};
-pub use status::{NodeStatus, PoolStatus, RunStatus, run_status};
+pub use status::{NodeStatus, PoolStatus, RunStatus, run_report, run_status};
 pub use steer::{Steer, Steered, steer};
 pub use take_in::{Fate, TakeInOptions, TakenIn, merge_results};
 pub use work::{Delivered, Left, accept_node, work};

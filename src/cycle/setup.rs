@@ -254,10 +254,7 @@ fn unsupported(setting: &str) -> CycleError {
 /// A setting that would be silently ignored is an error: nobody should believe in a ceiling that
 /// is not there.
 fn refuse_unsupported(config: &Config) -> Result<(), CycleError> {
-    let settings = [
-        ("planning.max-nodes", config.planning.max_nodes.is_some()),
-        ("report.html", config.report.html),
-    ];
+    let settings = [("planning.max-nodes", config.planning.max_nodes.is_some())];
     match settings.into_iter().find(|(_, used)| *used) {
         Some((setting, _)) => Err(unsupported(setting)),
         None => Ok(()),

@@ -7,9 +7,13 @@ use serde::Serialize;
 
 use super::context::depends_on;
 use super::setup::{self, Options};
-use super::{CycleError, close, open};
-use crate::ledger::{AttemptBudget, FrictionRecord, PauseRecord, PrEnd, Run, node_states};
-use crate::model::{NodeId, PoolId, RunId, Usage};
+use super::{CycleError, Journal, close, open, view};
+use crate::config::Config;
+use crate::ledger::{
+    AttemptBudget, FrictionRecord, NodeState, PauseRecord, PrEnd, Run, node_states,
+};
+use crate::model::{NodeId, Plan, PoolId, RunId, Usage};
+use crate::report::html_report;
 
 /// One node for people.
 #[derive(Debug, Clone, Serialize)]
@@ -69,24 +73,59 @@ pub struct RunStatus {
     pub events: usize,
 }
 
+/// The newest run, or the one that was asked for, with its ledger.
+async fn wanted(parts: &setup::Parts) -> Result<Option<(RunId, Journal)>, CycleError> {
+    let (open, runs, _) = open::open_run(&parts.store).await?;
+    if let Some(id) = &parts.options.run_id {
+        open::known_run(&runs, id)?;
+    }
+    let wanted = parts.options.run_id.clone().or(open).or_else(|| runs.last().cloned());
+    let Some(id) = wanted else { return Ok(None) };
+    let journal = parts.journal(id.clone()).await?;
+    Ok(Some((id, journal)))
+}
+
+fn states_of(config: &Config, run: &Run, plan: &Plan) -> BTreeMap<NodeId, NodeState> {
+    let max = &config.dispatch.max_attempts;
+    let budget = AttemptBudget { contract: max.contract, infrastructure: max.infrastructure };
+    node_states(run, plan, budget, depends_on(config))
+}
+
+/// The newest run, or the one that was asked for, as one HTML file; `None` without any.
+///
+/// # Errors
+/// When the configuration, the store or git fails.
+pub async fn run_report(options: Options) -> Result<Option<(RunId, String)>, CycleError> {
+    let parts = setup::prepare(options).await?;
+    let Some((id, journal)) = wanted(&parts).await? else { return Ok(None) };
+    let plan = open::load_plan(&journal).await?;
+    let events = journal.events().await?;
+    let run = journal.state().clone();
+    let states = states_of(&parts.config, &run, &plan);
+    let facts = view::Facts {
+        id: &id,
+        run: &run,
+        plan: &plan,
+        config: &parts.config,
+        base_branch: &run.base_branch,
+        now: parts.clock.now(),
+        dropped: &[],
+        ready: None,
+    };
+    let page = html_report(&facts.report(&states, run_state(&run).to_owned(), events));
+    Ok(Some((id, page)))
+}
+
 /// Reads the newest run, or the one that was asked for.
 ///
 /// # Errors
 /// When the configuration, the store or git fails.
 pub async fn run_status(options: Options) -> Result<RunStatus, CycleError> {
     let parts = setup::prepare(options).await?;
-    let (open, runs, _) = open::open_run(&parts.store).await?;
-    if let Some(id) = &parts.options.run_id {
-        open::known_run(&runs, id)?;
-    }
-    let wanted = parts.options.run_id.clone().or(open).or_else(|| runs.last().cloned());
-    let Some(id) = wanted else { return Ok(RunStatus::default()) };
-    let journal = parts.journal(id).await?;
+    let Some((_, journal)) = wanted(&parts).await? else { return Ok(RunStatus::default()) };
     let plan = open::load_plan(&journal).await?;
-    let max = &parts.config.dispatch.max_attempts;
-    let budget = AttemptBudget { contract: max.contract, infrastructure: max.infrastructure };
     let run = journal.state().clone();
-    let states = node_states(&run, &plan, budget, depends_on(&parts.config));
+    let states = states_of(&parts.config, &run, &plan);
     let nodes = plan
         .nodes
         .iter()
@@ -97,7 +136,7 @@ pub async fn run_status(options: Options) -> Result<RunStatus, CycleError> {
                 title: node.title.clone(),
                 state: states.get(&node.id).map(|s| close::state_word(*s)).unwrap_or_default(),
                 attempts: record.attempts,
-                branch: super::view::branch_note(&run, &record),
+                branch: view::branch_note(&run, &record),
                 pull_request: record.pr.map(|pr| match pr.end {
                     None => pr.url,
                     Some(PrEnd::Merged(_)) => format!("{} (merged)", pr.url),

@@ -1,57 +1,136 @@
 //! The run as the templates show it, filled from the fold, the plan and the configuration.
 
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
 use super::context::Cycle;
 use super::next_step::Status;
 use super::pools::PoolSet;
 use super::{land, names};
-use crate::config::PoolConfig;
-use crate::ledger::{Made, NodeRecord, NodeState, PauseCause, Receipt, Run};
-use crate::model::{Node, NodeId, PoolId};
-use crate::report::view::{Ceiling, NodeView, PoolState, PoolView, PullRequestView, RunView};
+use crate::config::{Config, PoolConfig};
+use crate::ledger::{Event, Landing, Made, NodeRecord, NodeState, PauseCause, Receipt, Run};
+use crate::model::{Node, NodeId, Plan, PoolId, RunId};
+use crate::report::history::{counted, moments, spans};
+use crate::report::view::{
+    Ceiling, NodeDetail, NodeView, PoolState, PoolView, PullRequestView, ReportView, RunView,
+};
 use crate::scheduling::pools::Dropped;
 
-/// The whole run.
+/// The whole run, as a cycle sees it.
 pub(super) fn run(cycle: &Cycle, set: &PoolSet, status: Status) -> RunView {
     let run = cycle.journal.state().clone();
-    let states = cycle.states();
-    let nodes = cycle
-        .plan
-        .nodes
-        .iter()
-        .map(|node| node_view(&run, node, states.get(&node.id).copied()))
-        .collect();
-    let coverage = &cycle.plan.coverage;
-    let budget = cycle.config.dispatch.budget.usd.map(|usd| usd + run.extra_budget_usd);
+    let facts = Facts::of(cycle, &run, set);
+    let status = serde_json::to_value(status).ok();
+    let status = status.and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default();
     RunView {
-        run: cycle.run_id().clone(),
-        status: serde_json::to_value(status)
-            .ok()
-            .and_then(|v| v.as_str().map(str::to_owned))
-            .unwrap_or_default(),
-        base_branch: cycle.base.branch.clone(),
-        now: cycle.clock.now(),
-        heartbeat: run.heartbeat,
-        next_cycle: None,
         workflow_url: cycle.woken.url.clone(),
-        nodes,
-        pools: pools(cycle, set, &run),
-        paused_by: run
-            .pause
-            .as_ref()
-            .filter(|p| p.cause == PauseCause::Operator)
-            .map(|_| "a person".to_owned()),
-        pause: run.pause.clone(),
-        findings: (coverage.total, coverage.in_nodes, coverage.dropped),
-        usage: run.usage,
-        budget_usd: budget,
-        friction: run.friction.clone(),
         ceilings: ceilings(cycle, &run),
         sandbox_missing: cycle
             .walls
             .missing(&cycle.config)
             .map(|layer| (layer.name.to_owned(), layer.detail.clone()))
             .collect(),
-        timeline: Vec::new(),
+        timeline: moments(&cycle.journal.own_events()),
+        ..facts.view(&cycle.states(), status)
+    }
+}
+
+/// What a view of a run is made of.
+pub(super) struct Facts<'a> {
+    pub id: &'a RunId,
+    pub run: &'a Run,
+    pub plan: &'a Plan,
+    pub config: &'a Config,
+    pub base_branch: &'a str,
+    pub now: Timestamp,
+    /// Pools that this process can't use.
+    pub dropped: &'a [(PoolId, Dropped)],
+    /// Pools that this process uses; none where it only looks.
+    pub ready: Option<&'a PoolSet>,
+}
+
+impl<'a> Facts<'a> {
+    /// As a cycle knows them.
+    pub(super) fn of(cycle: &'a Cycle, run: &'a Run, set: &'a PoolSet) -> Self {
+        Self {
+            id: cycle.run_id(),
+            run,
+            plan: &cycle.plan,
+            config: &cycle.config,
+            base_branch: &cycle.base.branch,
+            now: cycle.clock.now(),
+            dropped: &set.dropped,
+            ready: Some(set),
+        }
+    }
+
+    /// The run.
+    pub(super) fn view(&self, states: &BTreeMap<NodeId, NodeState>, status: String) -> RunView {
+        let run = self.run;
+        let coverage = &self.plan.coverage;
+        let nodes = self.plan.nodes.iter();
+        let nodes = nodes.map(|node| node_view(run, node, states.get(&node.id).copied()));
+        RunView {
+            run: self.id.clone(),
+            status,
+            base_branch: self.base_branch.to_owned(),
+            now: self.now,
+            heartbeat: run.heartbeat,
+            next_cycle: None,
+            workflow_url: None,
+            nodes: nodes.collect(),
+            pools: pools(self),
+            paused_by: run
+                .pause
+                .as_ref()
+                .filter(|p| p.cause == PauseCause::Operator)
+                .map(|_| "a person".to_owned()),
+            pause: run.pause.clone(),
+            findings: (coverage.total, coverage.in_nodes, coverage.dropped),
+            usage: run.usage,
+            budget_usd: self.config.dispatch.budget.usd.map(|usd| usd + run.extra_budget_usd),
+            friction: run.friction.clone(),
+            ceilings: Vec::new(),
+            sandbox_missing: Vec::new(),
+            timeline: Vec::new(),
+        }
+    }
+
+    /// Everything, for the HTML report.
+    pub(super) fn report(
+        &self,
+        states: &BTreeMap<NodeId, NodeState>,
+        status: String,
+        events: Vec<Event>,
+    ) -> ReportView {
+        let events = counted(events);
+        let detail = |node: &Node| {
+            let record = self.run.nodes.get(&node.id);
+            let landed = record.map(|r| &r.landing);
+            NodeDetail {
+                findings: node
+                    .findings
+                    .iter()
+                    .filter_map(|id| self.plan.finding(id))
+                    .cloned()
+                    .collect(),
+                receipt: match landed {
+                    Some(Landing::Accepted { receipt, .. }) => Some((**receipt).clone()),
+                    _ => None,
+                },
+                failures: record.map(|r| r.failures.clone()).unwrap_or_default(),
+                usage: record.map(|r| r.usage).unwrap_or_default(),
+            }
+        };
+        // A run that has ended knows no later time than its last event.
+        let ended = self.run.closed.is_some() || self.run.cancelled.is_some();
+        let last = events.last().map(|e| e.at).filter(|_| ended);
+        ReportView {
+            run: RunView { timeline: moments(&events), ..self.view(states, status) },
+            spans: spans(&events, last.unwrap_or(self.now)),
+            details: self.plan.nodes.iter().map(detail).collect(),
+        }
     }
 }
 
@@ -84,8 +163,8 @@ fn ceilings(cycle: &Cycle, run: &Run) -> Vec<Ceiling> {
 }
 
 /// The start of the day that noise is counted in.
-pub(super) fn noise_day(now: jiff::Timestamp) -> jiff::Timestamp {
-    now.checked_sub(jiff::SignedDuration::from_hours(24)).unwrap_or(jiff::Timestamp::MIN)
+pub(super) fn noise_day(now: Timestamp) -> Timestamp {
+    now.checked_sub(jiff::SignedDuration::from_hours(24)).unwrap_or(Timestamp::MIN)
 }
 
 fn node_view(run: &Run, node: &Node, state: Option<NodeState>) -> NodeView {
@@ -123,16 +202,16 @@ pub(super) fn branch_note(run: &Run, record: &NodeRecord) -> Option<String> {
     auto_merge.digest.strip_prefix("off: ").map(|why| format!("auto-merge is off: {why}"))
 }
 
-fn pools(cycle: &Cycle, set: &PoolSet, run: &Run) -> Vec<PoolView> {
-    let now = cycle.clock.now();
-    cycle
+fn pools(facts: &Facts<'_>) -> Vec<PoolView> {
+    let now = facts.now;
+    facts
         .config
         .pools()
         .iter()
         .map(|declared| {
             let pool = declared.to_pool();
-            let record = run.pools.get(&pool.id).cloned().unwrap_or_default();
-            let dropped = set.dropped.iter().find(|(id, _)| *id == pool.id).map(|(_, why)| why);
+            let record = facts.run.pools.get(&pool.id).cloned().unwrap_or_default();
+            let dropped = facts.dropped.iter().find(|(id, _)| *id == pool.id).map(|(_, why)| why);
             let state = match (dropped, record.settled, record.paused) {
                 (Some(Dropped::Excluded(_)), ..) => PoolState::Excluded,
                 (_, Some(settle), _) if settle.until.is_none_or(|u| u > now) => {
@@ -151,7 +230,7 @@ fn pools(cycle: &Cycle, set: &PoolSet, run: &Run) -> Vec<PoolView> {
                 _ => PoolState::Usable,
             };
             PoolView {
-                note: note(set, &pool.id, declared),
+                note: facts.ready.and_then(|set| note(set, &pool.id, declared)),
                 id: pool.id,
                 state,
                 context_tokens: pool.context_tokens,

@@ -1,10 +1,12 @@
-//! Templates: everything that people read on the forge and in the step summary. Small pure
+//! Templates: everything that people read on the forge, in the step summary and in the report. Small pure
 //! functions from plain views to text, each pinned by a snapshot; [`text`] makes untrusted text
 //! safe, `page` keeps every page within what the forge takes.
 
 mod branch;
 mod combined;
 mod dashboard;
+pub mod history;
+mod html;
 pub mod marker;
 pub mod notes;
 mod page;
@@ -21,6 +23,7 @@ pub mod view;
 pub use branch::{left_alone_comment, needless_comment};
 pub use combined::{combined_body, combined_title};
 pub use dashboard::{dashboard, dashboard_title};
+pub use html::html_report;
 pub use page::{BODY_BUDGET, SUMMARY_BUDGET};
 pub use pause::{pause_comment, pause_issue, pause_issue_title};
 pub use pull_request::{pull_request_body, pull_request_title};

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::ledger::{PauseCause, PauseRecord, PausedNode};
 
+use super::history;
 use super::marker;
 use super::page::Page;
 use super::text::{amount, code, count, hidden_json, inline, minute};
@@ -70,7 +71,7 @@ pub(super) fn sentences(view: &RunView, pause: &PauseRecord) -> (String, String)
 }
 
 /// The headline of a pause.
-fn headline(cause: PauseCause) -> &'static str {
+pub(super) fn headline(cause: PauseCause) -> &'static str {
     match cause {
         PauseCause::BudgetExhausted => "Paused: waiting for quota",
         PauseCause::CapReached => "Paused for a moment: every pool is full",
@@ -117,9 +118,9 @@ pub(super) fn add_nodes(page: &mut Page, pause: &PauseRecord) {
     let mut nodes: Vec<&PausedNode> = pause.nodes.iter().collect();
     nodes.sort_by_key(|n| (n.cause != pause.cause, n.cause));
     let (head, cause) = if mixed {
-        ("| node | cause | why | not before |\n|---|---|---|---|\n", true)
+        ("| node&nbsp;&nbsp;&nbsp; | cause | why | not before |\n|---|---|---|---|\n", true)
     } else {
-        ("| node | why | not before |\n|---|---|---|\n", false)
+        ("| node&nbsp;&nbsp;&nbsp; | why | not before |\n|---|---|---|\n", false)
     };
     page.add_lines(
         head,
@@ -155,12 +156,12 @@ pub(super) fn pool_row(it: &PoolView) -> String {
             ("usable", String::new(), inline(note, 300))
         }
         PoolState::Paused { until, outcome, evidence } => {
-            ("waits", minute(*until), reason(outcome_word(*outcome), evidence))
+            ("waits", minute(*until), reason(history::word(outcome), evidence))
         }
         PoolState::Settled { until, outcome, evidence } => (
             "out",
             until.map_or_else(|| "when a person acts".to_owned(), minute),
-            reason(outcome_word(*outcome), evidence),
+            reason(history::word(outcome), evidence),
         ),
         PoolState::Excluded => ("excluded", "by configuration".to_owned(), String::new()),
         PoolState::Unreachable { reason } => {
@@ -174,11 +175,6 @@ pub(super) fn pool_row(it: &PoolView) -> String {
 fn reason(word: String, evidence: &str) -> String {
     let evidence = inline(evidence, 300);
     if evidence.is_empty() { word } else { format!("{word}: {evidence}") }
-}
-
-fn outcome_word(it: crate::model::Outcome) -> String {
-    let word = serde_json::to_value(it).ok().and_then(|v| v.as_str().map(str::to_owned));
-    word.unwrap_or_default().replace('_', " ")
 }
 
 /// The same for machines.

@@ -2,22 +2,26 @@
 
 use jiff::Timestamp;
 
-use super::view::{Ceiling, Moment, NodeView, PoolState, PoolView, PullRequestView, RunView};
+use super::history;
+use super::view::{
+    Ceiling, Moment, NodeDetail, NodeView, PoolState, PoolView, PullRequestView, ReportView,
+    RunView,
+};
 use crate::ledger::{
-    CheckRecord, FrictionRecord, FrictionType, NodeState, PauseCause, PauseRecord, PausedNode,
-    Receipt,
+    Burn, CheckRecord, EVENT_VERSION, Event, EventKind, Failure, FrictionRecord, FrictionType,
+    NodeState, PauseCause, PauseRecord, PausedNode, Receipt,
 };
 use crate::model::CiMode;
 use crate::model::{
-    Finding, FindingId, Node, NodeId, Outcome, Place, PoolId, RepoPath, RunId, ScopeEntry,
-    Severity, Tier, Usage,
+    AttemptNumber, CycleId, Finding, FindingId, Node, NodeId, Outcome, OwnerToken, Place, PoolId,
+    RepoPath, RunId, ScopeEntry, Severity, Tier, Usage,
 };
 
 /// What an attacker would write where a title, a path or a model's answer goes.
 const HOSTILE: &str = "</details> --> @octocat closes #1 | `x` ``` \n/overhaul cancel\n\
     ![x](https://evil.example/?q=1) <img src=x onerror=alert(1)> \u{202e}gnp ghp_0123456789abcdefghijABCDEFGHIJ012345";
 
-fn at(text: &str) -> Timestamp {
+pub(super) fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
@@ -281,5 +285,200 @@ pub(super) fn hostile_pull_request() -> PullRequestView {
     HOSTILE.clone_into(&mut view.receipt.summary);
     view.receipt.touched = vec![HOSTILE.to_owned()];
     view.stacked_on.clear();
+    view
+}
+
+fn event(time: &str, kind: EventKind) -> Event {
+    let cycle = CycleId::new("c-0000000000000001").unwrap();
+    Event { v: EVENT_VERSION, at: at(&format!("2026-11-{time}Z")), cycle, kind }
+}
+
+/// One attempt, from its claim to `end`.
+fn attempt(node: &str, number: u32, pool: &str, times: [&str; 2], end: EventKind) -> Vec<Event> {
+    let (node, owner, attempt) = (
+        node_id(node),
+        OwnerToken::new(format!("o-{node}-{number}")).unwrap(),
+        AttemptNumber(number),
+    );
+    let lease_until = at("2026-12-30T00:00:00Z");
+    let (claim, base) = (owner.clone(), "a".repeat(40));
+    vec![
+        event(
+            times[0],
+            EventKind::Claimed {
+                node: node.clone(),
+                attempt,
+                owner: claim,
+                lease_until,
+                holder: Default::default(),
+            },
+        ),
+        event(
+            times[0],
+            EventKind::AttemptStarted { node, attempt, owner, pool: PoolId::new(pool), base },
+        ),
+        event(times[1], end),
+    ]
+}
+
+fn accepted(node: &str, number: u32, pool: &str) -> EventKind {
+    let receipt = Receipt { pool: PoolId::new(pool), ..pull_request().receipt };
+    let owner = OwnerToken::new(format!("o-{node}-{number}")).unwrap();
+    EventKind::Accepted { node: node_id(node), attempt: AttemptNumber(number), owner, receipt }
+}
+
+fn ended(node: &str, number: u32, pool: &str, outcome: Outcome, detail: &str) -> EventKind {
+    EventKind::AttemptEnded {
+        node: node_id(node),
+        attempt: AttemptNumber(number),
+        owner: OwnerToken::new(format!("o-{node}-{number}")).unwrap(),
+        pool: PoolId::new(pool),
+        outcome,
+        burn: Burn::Contract,
+        detail: detail.to_owned(),
+        usage: usage(),
+        quarantine: None,
+        conflicts_with: vec![],
+        evidence: None,
+    }
+}
+
+/// Two cycles a day apart.
+pub(super) fn events() -> Vec<Event> {
+    let (big, small) = (
+        "openai-compatible#nim/meta/llama-3.1-70b",
+        "openai-compatible#nim/qwen/qwen2.5-coder-32b",
+    );
+    let run = RunId::new("r-20261130-1a2b3c4d").unwrap();
+    let mut log = vec![
+        event(
+            "29T13:37:04",
+            EventKind::Opened {
+                run,
+                base_branch: "main".to_owned(),
+                base_commit: "a".repeat(40),
+                findings_digest: String::new(),
+            },
+        ),
+        event(
+            "29T13:37:05",
+            EventKind::CycleStarted { holder: Default::default(), by_comment: false },
+        ),
+    ];
+    let first = ["29T13:37:06", "29T13:39:50"];
+    log.extend(attempt("N-001", 1, big, first, accepted("N-001", 1, big)));
+    let failed = "the check cargo-test failed: 2 tests\nassertion `left == right`";
+    let times = ["29T13:37:08", "29T13:38:20"];
+    let end = ended("N-003", 1, small, Outcome::InvalidResult, failed);
+    log.extend(attempt("N-003", 1, small, times, end));
+    let times = ["29T13:39:51", "29T13:40:02"];
+    let end = ended("N-002", 1, small, Outcome::RateLimited, "429 requests per minute limit");
+    log.extend(attempt("N-002", 1, small, times, end));
+    log.push(event(
+        "29T13:40:02",
+        EventKind::PoolPaused {
+            pool: PoolId::new(small),
+            until: at("2026-11-29T13:45:00Z"),
+            outcome: Outcome::RateLimited,
+            evidence: "429".to_owned(),
+            step: 0,
+        },
+    ));
+    log.push(event("29T13:41:00", EventKind::CycleEnded { status: "progress".to_owned() }));
+    // Said by an owner whose claim is gone: it counts nowhere.
+    log.push(event("29T13:41:01", accepted("N-003", 1, small)));
+    log.push(event(
+        "30T13:37:04",
+        EventKind::CycleStarted { holder: Default::default(), by_comment: false },
+    ));
+    let times = ["30T13:37:05", "30T13:39:50"];
+    log.extend(attempt("N-002", 2, big, times, accepted("N-002", 2, big)));
+    log.push(event(
+        "30T13:39:55",
+        EventKind::PrOpened {
+            node: node_id("N-002"),
+            number: 12,
+            url: "https://github.com/o/r/pull/12".to_owned(),
+            branch: "overhaul/r/N-002".to_owned(),
+            base: "main".to_owned(),
+        },
+    ));
+    let end = ended("N-003", 2, small, Outcome::Error, failed);
+    log.extend(attempt("N-003", 2, small, ["30T13:40:00", "30T13:41:10"], end));
+    log.extend(attempt("N-004", 1, big, ["30T13:58:00", "30T13:58:00"], {
+        EventKind::InboxRead { until: at("2026-11-30T13:58:00Z") }
+    }));
+    log
+}
+
+/// The run with everything about it.
+pub(super) fn report() -> ReportView {
+    let mut run = run();
+    let events = history::counted(events());
+    run.timeline = history::moments(&events);
+    let findings = pull_request().findings;
+    let details = run.nodes.iter().map(|node| NodeDetail {
+        findings: findings.clone(),
+        receipt: node.state.is_done().then(|| pull_request().receipt),
+        failures: node
+            .note
+            .iter()
+            .map(|note| Failure {
+                attempt: AttemptNumber(2),
+                pool: PoolId::new("codex/gpt"),
+                outcome: Outcome::InvalidResult,
+                burn: Burn::Contract,
+                detail: note.clone(),
+                quarantine: None,
+                evidence: None,
+            })
+            .collect(),
+        usage: usage(),
+    });
+    let details = details.collect();
+    ReportView { spans: history::spans(&events, run.now), details, run }
+}
+
+/// The same with every untrusted text hostile.
+pub(super) fn hostile_report() -> ReportView {
+    let mut view = report();
+    let hostile = hostile_pull_request();
+    view.run.pause = mixed_pause().pause;
+    HOSTILE.clone_into(&mut view.run.base_branch);
+    for node in &mut view.run.nodes {
+        HOSTILE.clone_into(&mut node.title);
+        node.note = Some(HOSTILE.to_owned());
+        node.pull_request = Some((1, format!("javascript:alert(1)//{HOSTILE}")));
+        node.pool = Some(PoolId::new(HOSTILE));
+    }
+    for pool in &mut view.run.pools {
+        pool.id = PoolId::new(HOSTILE);
+        pool.state = PoolState::Unreachable { reason: HOSTILE.to_owned() };
+    }
+    for moment in &mut view.run.timeline {
+        HOSTILE.clone_into(&mut moment.text);
+    }
+    for friction in &mut view.run.friction {
+        HOSTILE.clone_into(&mut friction.text);
+        HOSTILE.clone_into(&mut friction.remedy);
+    }
+    for span in &mut view.spans {
+        span.pool = PoolId::new(HOSTILE);
+    }
+    for detail in &mut view.details {
+        detail.findings.clone_from(&hostile.findings);
+        let mut receipt = hostile.receipt.clone();
+        receipt.pool = PoolId::new(HOSTILE);
+        receipt.checks = vec![CheckRecord {
+            name: HOSTILE.to_owned(),
+            exit_code: None,
+            millis: 1,
+            verdict: HOSTILE.to_owned(),
+        }];
+        detail.receipt = Some(receipt);
+        for failure in &mut detail.failures {
+            HOSTILE.clone_into(&mut failure.detail);
+        }
+    }
     view
 }

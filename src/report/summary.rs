@@ -1,6 +1,6 @@
 //! The step summary: outcome first, then the nodes, the plan as a graph, and what happened when.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::ledger::NodeState;
 use crate::model::NodeId;
@@ -8,7 +8,7 @@ use crate::model::NodeId;
 use super::dashboard::{SECTIONS, headline};
 use super::page::Page;
 use super::pause;
-use super::text::{amount, code, dollars, inline, minute};
+use super::text::{amount, code, count, dollars, inline, minute};
 use super::view::{NodeView, RunView};
 
 /// Nodes that are drawn: Mermaid refuses more than 500 edges, and people can't read that many.
@@ -45,7 +45,7 @@ pub fn step_summary(view: &RunView) -> String {
     let mut nodes: Vec<&NodeView> = view.nodes.iter().collect();
     nodes.sort_by_key(|n| SECTIONS.iter().position(|(state, _)| *state == n.state));
     page.add_lines(
-        "## Nodes\n\n| node | state | pull request | pool | attempts | what |\n|---|---|---|---|---|---|\n",
+        "## Nodes\n\n| node&nbsp;&nbsp;&nbsp; | state | pull request | pool | attempts | what |\n|---|---|---|---|---|---|\n",
         nodes.into_iter().map(row),
         "nodes",
         70,
@@ -103,20 +103,28 @@ fn word(state: NodeState) -> &'static str {
     }
 }
 
-/// The plan as a Mermaid graph. Labels hold our own ids and words only.
+/// What depends on what, as a Mermaid graph. Labels hold our own ids and words only.
 fn graph(nodes: &[NodeView]) -> String {
-    if nodes.len() < 2 {
+    let known: HashSet<&NodeId> = nodes.iter().map(|n| &n.id).collect();
+    let prerequisites = |node: &NodeView| -> Vec<NodeId> {
+        node.depends_on.iter().filter(|on| known.contains(on)).cloned().collect()
+    };
+    let needed: HashSet<NodeId> = nodes.iter().flat_map(prerequisites).collect();
+    // Nodes that stand alone would only make the picture tall.
+    let joined: Vec<&NodeView> =
+        nodes.iter().filter(|n| needed.contains(&n.id) || !prerequisites(n).is_empty()).collect();
+    if joined.is_empty() {
         return String::new();
     }
     let drawn: HashMap<&NodeId, usize> =
-        nodes.iter().take(DRAWN).enumerate().map(|(i, n)| (&n.id, i)).collect();
+        joined.iter().take(DRAWN).enumerate().map(|(i, n)| (&n.id, i)).collect();
     let mut text = "## Plan\n\n```mermaid\ngraph LR\n".to_owned();
-    for (i, node) in nodes.iter().take(DRAWN).enumerate() {
+    for (i, node) in joined.iter().take(DRAWN).enumerate() {
         let (id, class) = (&node.id, class(node.state));
         text.push_str(&format!("  n{i}[\"{id}<br/>{}\"]:::{class}\n", word(node.state)));
     }
     let mut edges = 0;
-    for (to, node) in nodes.iter().take(DRAWN).enumerate() {
+    for (to, node) in joined.iter().take(DRAWN).enumerate() {
         for from in node.depends_on.iter().filter_map(|on| drawn.get(on)) {
             if edges < EDGES {
                 text.push_str(&format!("  n{from} --> n{to}\n"));
@@ -130,8 +138,12 @@ fn graph(nodes: &[NodeView]) -> String {
          classDef busy stroke:#9a6700,stroke-width:2px\n  \
          classDef idle stroke:#6e7781\n```\n\n",
     );
-    if nodes.len() > DRAWN {
-        text.push_str(&format!("… and {} more nodes, not drawn\n\n", nodes.len() - DRAWN));
+    if joined.len() > DRAWN {
+        text.push_str(&format!("… and {} more nodes, not drawn\n\n", joined.len() - DRAWN));
+    }
+    let alone = nodes.len() - joined.len();
+    if alone > 0 {
+        text.push_str(&format!("Not drawn: {} without dependencies.\n\n", count(alone, "node")));
     }
     text
 }

@@ -109,16 +109,23 @@ pub fn code(text: &str, max: usize) -> String {
 /// A fenced block of at most `max` characters; the fence is longer than any in the text.
 #[must_use]
 pub fn fence(text: &str, language: &str, max: usize) -> String {
-    let total = text.chars().count();
+    let (shown, left_out) = visible(text, max);
+    let ticks = "`".repeat((longest_run(&shown, '`') + 1).max(3));
+    let more =
+        if left_out > 0 { format!("\n… {left_out} more characters") } else { String::new() };
+    format!("{ticks}{language}\n{}{more}\n{ticks}\n", shown.trim_end())
+}
+
+/// The first `max` characters, lines and tabs kept, and how many characters are left out: secrets
+/// scrubbed, no control characters, nothing invisible.
+pub(super) fn visible(text: &str, max: usize) -> (String, usize) {
+    let left_out = text.chars().count().saturating_sub(max);
     let head: String = text.chars().take(max).collect();
-    let shown: String = scrubbed(&head.replace("\r\n", "\n"))
+    let shown = scrubbed(&head.replace("\r\n", "\n"))
         .chars()
         .filter(|c| matches!(c, '\n' | '\t') || (!c.is_control() && !hidden(*c)))
         .collect();
-    let ticks = "`".repeat((longest_run(&shown, '`') + 1).max(3));
-    let more =
-        if total > max { format!("\n… {} more characters", total - max) } else { String::new() };
-    format!("{ticks}{language}\n{}{more}\n{ticks}\n", shown.trim_end())
+    (shown, left_out)
 }
 
 /// JSON as a line inside a hidden comment; the comment can't be closed by its content.
@@ -255,7 +262,7 @@ mod tests {
             assert!(!text.contains(live), "{live} in {text}");
         }
         assert_eq!(inline("a\u{202e}b\u{200b}c\u{7}d", 10), "abc d");
-        assert_eq!(inline("1. x", 10), "1\\. x");
+        assert_eq!(inline("1. x^2^", 10), "1\\. x\\^2\\^");
         assert_eq!(inline(&"é".repeat(50), 10), format!("{}…", "é".repeat(9)));
     }
 

@@ -2,7 +2,8 @@
 
 use jiff::Timestamp;
 
-use crate::ledger::{FrictionRecord, NodeState, PauseRecord, Receipt};
+use super::history::Span;
+use crate::ledger::{Failure, FrictionRecord, NodeState, PauseRecord, Receipt};
 use crate::model::{CiMode, Finding, Node, NodeId, Outcome, PoolId, RunId, Severity, Usage};
 
 /// A run as people see it.
@@ -159,4 +160,28 @@ pub struct PullRequestView {
     pub blob_url: Option<String>,
     /// How checks start.
     pub ci: CiMode,
+}
+
+/// Everything of a run, for the HTML report.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReportView {
+    /// The run, with everything that happened.
+    pub run: RunView,
+    /// Attempts and rests of pools.
+    pub spans: Vec<Span>,
+    /// One for each node of the run, in the same order.
+    pub details: Vec<NodeDetail>,
+}
+
+/// What the HTML report says of a node beside its row.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NodeDetail {
+    /// Its findings; untrusted.
+    pub findings: Vec<Finding>,
+    /// What landed and how it was checked.
+    pub receipt: Option<Receipt>,
+    /// Attempts that failed, oldest first; untrusted.
+    pub failures: Vec<Failure>,
+    /// Consumption of all its attempts.
+    pub usage: Usage,
 }

@@ -32,7 +32,10 @@ fn files(world: &World) -> BTreeMap<String, Vec<u8>> {
             let path = entry.path();
             if path.is_dir() {
                 walk(&path, found);
-            } else if matches!(path.extension().and_then(|e| e.to_str()), Some("ndjson" | "json")) {
+            } else if matches!(
+                path.extension().and_then(|e| e.to_str()),
+                Some("ndjson" | "json" | "html")
+            ) {
                 found.insert(path.display().to_string(), std::fs::read(&path).unwrap());
             }
         }
@@ -251,6 +254,49 @@ fn nothing_of_the_ledger_is_deleted() {
     let outcomes: Value = serde_json::from_slice(outcomes.unwrap().1).unwrap();
     assert_eq!(outcomes["findings"].as_array().unwrap().len(), 3);
     assert!(outcomes["findings"].as_array().unwrap().iter().all(|f| f["outcome"] == "landed"));
+}
+
+#[test]
+fn the_report_is_asked_for_or_left_at_the_close() {
+    let world = world(FIX, "true", "report:\n  html: true\n");
+    let none = world.run(&["report"]);
+    assert_eq!(none.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&none.stderr).contains("there is no run yet"));
+    world.next_step();
+    let run = world.status()["run-id"].as_str().unwrap().to_owned();
+    let file = world.path("report.html").display().to_string();
+    let told = world.run(&["report", "--json", "--output", &file]);
+    let told: Value = serde_json::from_slice(&told.stdout).unwrap();
+    assert_eq!(told["run-id"], run.as_str());
+    let page = std::fs::read_to_string(&file).unwrap();
+    assert!(page.contains(&run) && page.contains("N-003") && page.contains("in review"));
+    assert_eq!(told["bytes"], page.len());
+    let both = world.run(&["report", "--json", "--output", "-"]);
+    assert_eq!(both.status.code(), Some(2));
+
+    merge(&world, &["N-001", "N-002"]);
+    let rejected = world.pulls().into_iter().find(|(_, text)| text.contains("(N-003)")).unwrap();
+    let file = world.path("forge/pulls").join(rejected.0);
+    std::fs::write(file, rejected.1.replace("state: open", "state: closed")).unwrap();
+    let closed = world.next_step();
+    assert_eq!(closed.status(), "complete", "{}", closed.stderr);
+    let reports = |world: &World| -> Vec<String> {
+        let files = files(world).into_iter().filter(|(name, _)| name.ends_with(".html"));
+        files.map(|(_, bytes)| String::from_utf8(bytes).unwrap()).collect()
+    };
+    let left = reports(&world);
+    assert_eq!(left.len(), 1);
+    assert!(left[0].contains(">rejected<") && left[0].contains(" merged</tr>"));
+    let printed = world.run(&["report", "--output", "-"]);
+    assert!(String::from_utf8_lossy(&printed.stdout).contains("run closed"));
+
+    // A retry opens the run again; its second close leaves a report of its own.
+    assert!(world.run(&["retry", "N-003"]).status.success());
+    assert_eq!(world.next_step().status(), "waiting");
+    merge(&world, &["N-003"]);
+    let again = world.next_step();
+    assert_eq!(again.status(), "complete", "{}", again.stderr);
+    assert_eq!(reports(&world).len(), 2);
 }
 
 #[test]

@@ -14,6 +14,9 @@ fn a_run_goes_from_the_schedule_to_its_close() {
     assert_eq!(urls.len(), 3);
     assert!(urls[0].starts_with(hub.rig.server_url()), "{urls:?}");
     assert!(first.summary.contains("N-001"), "{}", first.summary);
+    assert!(first.summary.contains("| N-003 | attempt 1 on "), "{}", first.summary);
+    assert_eq!(first.log.matches("ghs_workflow").count(), 1, "{}", first.log);
+    assert!(first.log.contains("::add-mask::ghs_workflow\n"), "{}", first.log);
     assert!(first.calls.len() <= 10 + 4 * 3, "{:#?}", first.calls);
     let run = first.output("run-id").to_owned();
     let branch = format!("overhaul/{run}/N-001");

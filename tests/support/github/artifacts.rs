@@ -61,7 +61,7 @@ pub fn twirp(
             world.artifacts.push(Artifact { id, name, run, bytes, done: false, blocks });
             let url = format!("{}/blob/{id}?{SIGNATURE}", bases.server);
             // As one implementation and the other answer.
-            let key = if id % 2 == 0 { "signed_upload_url" } else { "signedUploadUrl" };
+            let key = if id.is_multiple_of(2) { "signed_upload_url" } else { "signedUploadUrl" };
             Reply::new(200, json!({"ok": true, key: url}))
         }
         ("FinalizeArtifact", Some(at)) => {
