@@ -52,7 +52,10 @@ fn dependencies(rng: &mut Rng, shape: u64, width: u64, n: u64, count: u64) -> Ve
             0 => (n.saturating_sub(width)..n).collect(),
             place => vec![n - place],
         },
-        6 if n > 0 => (0..3).filter_map(|_| (rng.below(3) == 0).then(|| near(rng, 15))).collect(),
+        6 if n > 0 => {
+            let count = (0..3).filter(|_| rng.below(3) == 0).count();
+            (0..count).map(|_| near(rng, 15)).collect()
+        }
         7 => [2 * (count - n), 2 * (count - n) - 1]
             .into_iter()
             .filter_map(|child| (count - 1).checked_sub(child))

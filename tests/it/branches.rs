@@ -77,8 +77,9 @@ impl Story {
     /// The file of a node's pull request, with its number.
     fn pull(&self, node: &str) -> (u64, String) {
         let head = format!("head: {}\n", self.branch(node));
-        let found = self.world.pulls().into_iter().filter(|(_, text)| text.contains(&head));
-        let (name, text) = found.last().unwrap_or_else(|| panic!("no pull request of {node}"));
+        let pulls = self.world.pulls().into_iter();
+        let found = pulls.rev().find(|(_, text)| text.contains(&head));
+        let (name, text) = found.unwrap_or_else(|| panic!("no pull request of {node}"));
         (name.trim_end_matches(".md").parse().unwrap(), text)
     }
 
