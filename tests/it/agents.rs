@@ -96,10 +96,11 @@ impl<'a> Play<'a> {
                 "version: 1\nbase: main\nfindings:\n  - file: findings.json\npools:\n  - id: agent\n    \
                  provider: {}\n    model: {MODEL}\n    command: [{}]\n    env: [SEEN_BY_AGENT]\n{reached}{more}\
                  dispatch:\n  max-attempts: {{contract: 1, infrastructure: 1}}\nstate:\n  store: \
-                 directory\n  path: ../ledger\nverify:\n  commands:\n    - name: check\n      argv: [grep, \
+                 directory\n  path: ../ledger\nsandbox:\n  write: [{}]\nverify:\n  commands:\n    - name: check\n      argv: [grep, \
                  -q, fixed, a.txt]\n      timeout: 20s\n",
                 self.provider,
                 path.display(),
+                world.path("").display(),
             ),
         );
         world
