@@ -205,9 +205,9 @@ fn a_red_gate_ends_after_two_rounds() {
 
 #[test]
 fn a_red_gate_takes_back_the_node_that_turns_it_red() {
-    // Each passes alone; the second one is mended by a worker that is told so.
-    let worker = "if [ \"$1\" = N-002 ] && grep -q 'fails together' \"$OVERHAUL_PROMPT_FILE\"; then \
-        echo 'b, mended' > b.txt; else echo \"$1\" >> \"$2\"; fi\n";
+    // Each passes alone; the one that was accepted last is mended by a worker that is told so.
+    let worker = "if grep -q 'fails together' \"$OVERHAUL_PROMPT_FILE\"; then \
+        echo 'mended' > \"$2\"; else echo \"$1\" >> \"$2\"; fi\n";
     let verify = "! { grep -q N-001 a.txt && grep -q N-002 b.txt; }";
     let world = world(worker, verify, "");
     let first = world.next_step();
@@ -219,9 +219,10 @@ fn a_red_gate_takes_back_the_node_that_turns_it_red() {
     let failed: Vec<Value> =
         events(&world).into_iter().filter(|e| e["kind"] == "gate_failed").collect();
     assert_eq!(failed.len(), 1);
-    assert_eq!(failed[0]["nodes"], serde_json::json!(["N-002"]));
+    let blamed = failed[0]["nodes"][0].as_str().unwrap();
+    assert!(["N-001", "N-002"].contains(&blamed), "{blamed}");
     assert_eq!(world.pulls().len(), 4, "new work has a pull request of its own");
-    merge(&world, &["N-002"]);
+    merge(&world, &[blamed]);
     let last = world.next_step();
     assert_eq!((last.status(), last.nodes("landed")), ("complete", 3), "{}", last.stderr);
     assert_eq!(count(&events(&world), "gate_passed"), 1);
