@@ -99,9 +99,13 @@ impl ArtifactStore {
         }
     }
 
+    fn newest_now(&self) -> Result<Option<(u64, u64)>, StoreError> {
+        Ok(newest(&self.artifacts.list(None)?))
+    }
+
     /// Makes the mirror the newest artifact.
     fn sync(&self, known: &mut Known) -> Result<(), StoreError> {
-        let newest = newest(&self.artifacts.list(None)?);
+        let newest = self.newest_now()?;
         if known.read && newest == known.at {
             return Ok(());
         }
@@ -110,7 +114,12 @@ impl ArtifactStore {
             self.mirror.update_ref(&name, None, Expect::Any).map_err(|e| self.trouble(&e))?;
         }
         if let Some((number, id)) = newest {
-            let bytes = self.artifacts.read(id)?;
+            let bytes = match self.artifacts.read(id) {
+                Ok(bytes) => bytes,
+                // The artifact of a writer that lost is taken away again: then there is another.
+                Err(_) if self.newest_now()? != newest => return self.sync(known),
+                Err(error) => return Err(error),
+            };
             if !bytes.starts_with(b"# v2 git bundle\n") && !bytes.starts_with(b"# v3 git bundle\n")
             {
                 let place = format!("{PREFIX}{number:08} of {}", self.artifacts.place());
