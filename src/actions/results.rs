@@ -24,9 +24,13 @@ const VERSION: u32 = 7;
 /// Why an upload failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ResultsError {
-    /// The workflow run has an artifact of this name already.
+    /// The workflow run has an artifact of this name already, or another upload of this name took
+    /// the place of ours before it was finished.
     #[error("the workflow run has an artifact of that name")]
     Taken,
+    /// The service does not take the request; asking again would not help.
+    #[error("refused: {0}")]
+    Refused(String),
     /// The job has no right to write artifacts.
     #[error("not permitted: {0}")]
     Forbidden(String),
@@ -103,7 +107,7 @@ impl Results {
         let url = field(&created, "signed_upload_url", "signedUploadUrl")
             .and_then(Value::as_str)
             .ok_or_else(|| ResultsError::Failed("no address to upload to".to_owned()))?;
-        self.put(url, bytes).await?;
+        self.put(url, bytes).await.map_err(replaced)?;
         let digest: String = Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect();
         let finished = self
             .call(
@@ -116,7 +120,8 @@ impl Results {
                     "hash": format!("sha256:{digest}"),
                 }),
             )
-            .await?;
+            .await
+            .map_err(replaced)?;
         let id = field(&finished, "artifact_id", "artifactId");
         let id = id.and_then(|id| id.as_u64().or_else(|| id.as_str()?.parse().ok()));
         id.ok_or_else(|| ResultsError::Failed("the artifact has no id".to_owned()))
@@ -216,10 +221,21 @@ impl Results {
                 409 => return Err(ResultsError::Taken),
                 401 | 403 => return Err(ResultsError::Forbidden(format!("{told} ({status})"))),
                 429 | 500 | 502 | 503 | 504 => last = format!("{told} ({status})"),
-                _ => return Err(ResultsError::Failed(format!("{told} ({status})"))),
+                _ => return Err(ResultsError::Refused(format!("{told} ({status})"))),
             }
         }
         Err(ResultsError::Failed(format!("the results service does not answer: {last}")))
+    }
+}
+
+/// An upload that was granted a moment ago and is refused now: another one of the name replaced it.
+fn replaced(error: ResultsError) -> ResultsError {
+    match error {
+        ResultsError::Refused(reason) => {
+            tracing::warn!(reason, "another upload of the name took the place of this one");
+            ResultsError::Taken
+        }
+        other => other,
     }
 }
 

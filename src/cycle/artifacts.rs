@@ -64,7 +64,7 @@ impl Artifacts for JobArtifacts {
             ResultsError::Forbidden(reason) => {
                 StoreError::Forbidden { place: self.place(), reason }
             }
-            ResultsError::Failed(reason) => self.trouble(reason),
+            ResultsError::Refused(reason) | ResultsError::Failed(reason) => self.trouble(reason),
         })
     }
 

@@ -152,16 +152,29 @@ impl ArtifactStore {
     }
 
     /// Uploads the mirror as the next state. `None`: another writer was first.
+    ///
+    /// An upload is finished by its name, not by its content: of two that cross, either can be told
+    /// that it failed or worked when it was the other. So what counts is what is there afterwards.
     fn publish(&self, number: u64) -> Result<Option<u64>, StoreError> {
         let name = format!("{PREFIX}{number:08}");
-        let id = match self.artifacts.write(&name, &self.bundle()?) {
-            Ok(id) => id,
-            Err(StoreError::Conflict) => return Ok(None),
-            Err(other) => return Err(other),
+        let bytes = self.bundle()?;
+        let written = match self.artifacts.write(&name, &bytes) {
+            Err(error @ StoreError::Forbidden { .. }) => return Err(error),
+            other => other,
         };
         let same = self.artifacts.list(Some(&name))?;
-        if same.iter().any(|(other, there)| *there == name && *other < id) {
+        let listed = same.into_iter().filter(|(_, there)| *there == name).map(|(id, _)| id);
+        let Some(id) = listed.chain(written.as_ref().ok().copied()).min() else {
+            return match written {
+                Err(StoreError::Conflict) => Ok(None),
+                other => other.map(Some),
+            };
+        };
+        if written.as_ref().is_ok_and(|ours| *ours != id) {
             self.artifacts.remove(&name);
+            return Ok(None);
+        }
+        if self.artifacts.read(id)? != bytes {
             return Ok(None);
         }
         if let Some(old) = number.checked_sub(OLD_STATES).filter(|old| *old > 0) {
