@@ -2,6 +2,7 @@
 //! the next jobs follow, and the run closes.
 
 use super::{Done, Hub, UPPER, commits};
+use crate::rigs::github::World;
 
 /// A job's requests are within the budget: about ten, four a new pull request, and three a command:
 /// its author's permission, the reaction and the answer.
@@ -112,4 +113,53 @@ fn people_merge_close_push_and_comment_while_the_base_moves() {
     assert_eq!(commits(&git.path, &format!("main..{top}")), 0);
     let receipts = git.run(&["ls-tree", "-r", "--name-only", "overhaul/state"]);
     assert!(receipts.contains("receipt-N-003-"), "{receipts}");
+}
+
+#[test]
+fn all_nodes_go_in_one_pull_request() {
+    let more = "pull-requests:\n  mode: single\n  labels: []\n  auto-merge: true\n";
+    let hub = Hub::new(&["a", "b", "c"], UPPER, more);
+    {
+        let mut world = hub.rig.world();
+        (world.allow_auto_merge, world.required_checks) = (true, true);
+    }
+    let git = hub.rig.git().clone();
+    let first = hub.job(601);
+    assert_eq!(first.nodes("in_review"), 3, "{}", first.log);
+    within_budget(&first, 1, 0);
+    let pulls = hub.pulls();
+    assert_eq!(pulls.len(), 1);
+    let (number, branch) = pulls[0].clone();
+    assert_eq!(commits(&git.path, &format!("main..{branch}")), 3, "a commit a node");
+    assert_eq!((hub.show(&branch, "a.txt"), hub.show(&branch, "c.txt")), ("A".into(), "C".into()));
+    let body = hub.rig.world().issue(number).body.clone();
+    assert!(body.contains("N-001") && body.contains("N-003"), "{body}");
+    let head = git.head(&branch);
+    assert_eq!(hub.rig.world().pull(number).auto_merge, head);
+    let urls: Vec<String> = serde_json::from_str(first.output("pull-requests")).unwrap();
+    assert_eq!(urls.len(), 1);
+    assert!(hub.job(602).calls.len() <= 3);
+
+    // The base moves against one of them: that one is done again, and the branch made anew.
+    git.commit("main", "b.txt", "another\n", "Meanwhile");
+    hub.rig.world().settle();
+    let next = hub.job(603);
+    assert_eq!(next.nodes("in_review"), 3, "{}", next.log);
+    assert_eq!(hub.show(&branch, "b.txt"), "ANOTHER");
+    assert_eq!(commits(&git.path, &format!("main..{branch}")), 3);
+    assert_eq!(hub.pulls().len(), 1);
+
+    // A person pushes: left alone, said once.
+    let theirs = git.commit(&branch, "a.txt", "A by hand\n", "By hand");
+    git.commit("main", "a.txt", "another\n", "Meanwhile");
+    hub.rig.world().settle();
+    hub.job(604);
+    assert_eq!(git.head(&branch), Some(theirs));
+    let left_alone = |world: &World| {
+        world.comments.values().filter(|c| c.body.contains("overhaul:left-alone")).count()
+    };
+    assert_eq!(left_alone(&hub.rig.world()), 1);
+    hub.rig.world().close(number);
+    let last = hub.job(605);
+    assert_eq!((last.output("status"), last.nodes("rejected")), ("complete", 3), "{}", last.log);
 }
