@@ -12,7 +12,7 @@ use super::budget::{self, Purse, Purses, Spent};
 use super::graph::{Graph, ScheduleError};
 use super::health::{Gate, Health, Settled};
 use super::lookahead::{self, Guide};
-use super::meter::{Admission, MeterIx, Meters, Reservation};
+use super::meter::{Admission, Estimate, MeterIx, Meters, Reservation};
 use super::poolset::PoolSet;
 use super::select::estimate;
 use super::spec::{NodeSpec, NodeStatus, Options, PoolState};
@@ -401,7 +401,6 @@ impl Scheduler {
         self.leave_ready(ix);
         let expected_end = now + self.expected(at, pool);
         let probe = self.health[pool].started();
-        self.ends[meter.0].insert((expected_end, ix));
         self.running += 1;
         if let Some((at, mut room)) = self.room.take() {
             for (p, there) in room.iter_mut().enumerate() {
@@ -411,6 +410,26 @@ impl Scheduler {
             }
             self.room = Some((at, room));
         }
+        self.occupy(ix, pool, (now, expected_end), (need, reservation));
+        if let Some(running) = self.nodes[at].running.as_mut() {
+            running.probe = probe;
+        }
+        Some(Decision::Start {
+            node: self.specs[at].id.clone(),
+            pool: self.pools[pool].pool.id.clone(),
+        })
+    }
+
+    /// A node takes its place on a pool, from a time to its expected end.
+    fn occupy(
+        &mut self,
+        ix: u32,
+        pool: usize,
+        (started_at, expected_end): (Millis, Millis),
+        (need, reservation): (Estimate, Reservation),
+    ) {
+        let at = ix as usize;
+        self.ends[self.meter_of[pool].0].insert((expected_end, ix));
         let booked = budget::expected(&self.pools[pool], need);
         self.take(at, booked);
         let work = &mut self.nodes[at];
@@ -418,17 +437,13 @@ impl Scheduler {
         work.last_pool = Some(pool);
         work.running = Some(Running {
             pool,
-            started_at: now,
+            started_at,
             expected_end,
             reservation: Some(reservation),
             booked,
-            probe,
+            probe: false,
             adopted: false,
         });
-        Some(Decision::Start {
-            node: self.specs[at].id.clone(),
-            pool: self.pools[pool].pool.id.clone(),
-        })
     }
 
     /// A node that a job of its own has been working on since `since`, on this pool: it takes its
@@ -447,21 +462,10 @@ impl Scheduler {
         let meter = self.meter_of[pool];
         let reservation = self.meters.adopt(meter, since, need);
         let expected_end = since + self.expected(at, pool);
-        self.ends[meter.0].insert((expected_end, ix));
-        let booked = budget::expected(&self.pools[pool], need);
-        self.take(at, booked);
-        let work = &mut self.nodes[at];
-        work.state = NodeState::Running;
-        work.last_pool = Some(pool);
-        work.running = Some(Running {
-            pool,
-            started_at: since,
-            expected_end,
-            reservation: Some(reservation),
-            booked,
-            probe: false,
-            adopted: true,
-        });
+        self.occupy(ix, pool, (since, expected_end), (need, reservation));
+        if let Some(running) = self.nodes[at].running.as_mut() {
+            running.adopted = true;
+        }
         true
     }
 

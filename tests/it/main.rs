@@ -3,6 +3,8 @@
 
 #[path = "../support/mod.rs"]
 mod rigs;
+#[path = "../support/seeded.rs"]
+mod seeded;
 
 mod agents;
 mod architecture;

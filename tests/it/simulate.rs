@@ -3,31 +3,11 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use overhaul::model::{Limits, MeterKey, NodeId, Outcome, Pool, PoolId, Provider, Severity, Tier};
+use overhaul::model::{Limits, MeterKey, Outcome, Pool, PoolId, Provider, Severity, Tier};
 use overhaul::scheduling::simulate::{ServiceModel, Simulation, simulate};
 use overhaul::scheduling::{NodeSpec, Options, PoolState, ServiceEstimate};
 
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len() as u64) as usize]
-    }
-}
-
-fn name(n: u64) -> NodeId {
-    NodeId::new(format!("N{n:05}")).unwrap()
-}
+use crate::seeded::{Rng, name};
 
 /// Random graphs of the shapes that plans have: independent, layered, chains, trees, sparse.
 fn nodes(rng: &mut Rng, count: u64) -> Vec<NodeSpec> {
