@@ -89,6 +89,11 @@ impl Family {
         self.done = true;
     }
 
+    /// Somebody else has seen that nothing is left.
+    pub(super) fn is_gone(&mut self) {
+        self.done = true;
+    }
+
     /// Notes who descends from the leader, while the ancestry still shows.
     fn remember(&mut self) {
         let all = table::all();

@@ -55,6 +55,8 @@ pub async fn run(spec: Spec) -> Result<Ended, ProcessError> {
         () = over_disk(spec.disk) => Err(Status::OverDisk),
         over = over_family(&spec.walls, family.leader()) => Err(over),
     };
+    // A warden that ends by itself leaves nothing behind; one that was killed could not look.
+    let watched = warden && matches!(&ended, Ok(Ok(status)) if status.code().is_some());
     let status = match ended {
         Ok(status) => status.map_or(Status::Exited(-1), status_of),
         Err(status) => {
@@ -74,11 +76,15 @@ pub async fn run(spec: Spec) -> Result<Ended, ProcessError> {
         stderr.ended().await;
     });
     let _ = quiet.await;
-    let swept = tokio::task::spawn_blocking(move || {
-        let mut family = family;
-        family.sweep();
-    });
-    let _ = swept.await;
+    if watched {
+        family.is_gone();
+    } else {
+        let swept = tokio::task::spawn_blocking(move || {
+            let mut family = family;
+            family.sweep();
+        });
+        let _ = swept.await;
+    }
     Ok(Ended {
         status,
         stdout: stdout.finish().await,

@@ -96,7 +96,7 @@ fn end_all() {
     let me = i32::try_from(std::process::id()).unwrap_or(i32::MAX);
     let start = Instant::now();
     let mut pause = Duration::from_millis(1);
-    while start.elapsed() < KILL_GRACE {
+    while !is_childless() && start.elapsed() < KILL_GRACE {
         // Stopped first: what is stopped forks no more, so the next look finds fewer new ones.
         let mut stopped = table::descendants(&table::all(), me);
         for _ in 0..50 {
@@ -112,16 +112,23 @@ fn end_all() {
         for pid in stopped {
             let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
         }
-        loop {
-            match waitpid(Pid::from_raw(-1), Some(WaitPidFlag::WNOHANG)) {
-                // No child at all: the tree is empty.
-                Err(Errno::ECHILD) => return,
-                Ok(WaitStatus::StillAlive) | Err(_) => break,
-                Ok(_) => {}
-            }
+        if is_childless() {
+            return;
         }
         std::thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(50));
+    }
+}
+
+/// Reaps what has ended; is there no child left? As orphans become our children, there is then
+/// nothing left of the tree. The kernel knows, without a look at every process.
+fn is_childless() -> bool {
+    loop {
+        match waitpid(Pid::from_raw(-1), Some(WaitPidFlag::WNOHANG)) {
+            Err(Errno::ECHILD) => return true,
+            Ok(WaitStatus::StillAlive) | Err(_) => return false,
+            Ok(_) => {}
+        }
     }
 }
 
