@@ -387,11 +387,11 @@ async fn land_in_order(
     mut queue: mpsc::UnboundedReceiver<NodeId>,
 ) -> Result<(), CycleError> {
     while let Some(node) = queue.recv().await {
-        match land::finish_node(&cycle, &node).await {
-            Ok(()) => {}
-            Err(error @ CycleError::Journal(_)) => return Err(error),
-            Err(error) => tracing::warn!(%node, %error, "landing waits for the next cycle"),
+        let mut nodes = vec![node];
+        while let Ok(more) = queue.try_recv() {
+            nodes.push(more);
         }
+        land::finish_nodes(&cycle, &nodes).await?;
     }
     land::finish_pending(&cycle).await
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 
 use super::Clock;
 use crate::ledger::{Applied, EVENT_VERSION, Event, EventKind, Run, fold};
@@ -14,6 +15,9 @@ use crate::store::{Batch, Store, StoreError, Version};
 /// How often a lost race is run again before giving up. Each loss means that somebody else won, so
 /// the ledger as a whole makes progress.
 const MAX_RACES: u32 = 60;
+
+/// How long confirmations wait for an append that they can share: each one is a push.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Why the ledger could not be read or written.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -49,13 +53,31 @@ impl Written {
     }
 }
 
-struct Request {
+/// What a caller wants written.
+#[derive(Default)]
+struct Ask {
     events: Vec<EventKind>,
     blobs: Vec<(String, Vec<u8>)>,
     keep: Vec<(String, String)>,
     /// When the first event is ignored, so are the others.
     led: bool,
+    /// It goes with the next append, or makes one after [`PATIENCE`].
+    patient: bool,
+}
+
+struct Request {
+    ask: Ask,
     done: oneshot::Sender<Result<Written, JournalError>>,
+}
+
+/// Confirmations that are folded but not yet in the store.
+#[derive(Default)]
+struct Behind {
+    asks: Vec<Ask>,
+    /// What they came to, on the state as it is now.
+    batch: Batch,
+    /// When to append them on their own.
+    due: Option<Instant>,
 }
 
 /// A handle to one run's ledger; clones share the writer.
@@ -76,6 +98,7 @@ struct Writer {
     state: Arc<RwLock<Run>>,
     own: Arc<RwLock<Vec<Event>>>,
     version: Version,
+    behind: Behind,
 }
 
 impl Journal {
@@ -99,6 +122,7 @@ impl Journal {
             state: state.clone(),
             own: own.clone(),
             version: Version::default(),
+            behind: Behind::default(),
         };
         writer.reload().await?;
         let (requests, inbox) = mpsc::unbounded_channel();
@@ -141,6 +165,15 @@ impl Journal {
         self.write_batch(events, Vec::new(), Vec::new()).await
     }
 
+    /// Confirms effects that the next cycle would find by itself: counts at once, and is in the store
+    /// with the next append, at most a second later.
+    ///
+    /// # Errors
+    /// When a newer version owns the run.
+    pub async fn confirm(&self, events: Vec<EventKind>) -> Result<Written, JournalError> {
+        self.request(Ask { events, patient: true, ..Ask::default() }).await
+    }
+
     /// As [`Self::write`], with blobs and branches to keep in the same step.
     ///
     /// # Errors
@@ -151,7 +184,7 @@ impl Journal {
         blobs: Vec<(String, Vec<u8>)>,
         keep: Vec<(String, String)>,
     ) -> Result<Written, JournalError> {
-        self.request(events, blobs, keep, false).await
+        self.request(Ask { events, blobs, keep, ..Ask::default() }).await
     }
 
     /// As [`Self::write`], but all or nothing by the first event: when that is ignored, the others
@@ -173,20 +206,12 @@ impl Journal {
         blobs: Vec<(String, Vec<u8>)>,
         keep: Vec<(String, String)>,
     ) -> Result<Written, JournalError> {
-        self.request(events, blobs, keep, true).await
+        self.request(Ask { events, blobs, keep, led: true, ..Ask::default() }).await
     }
 
-    async fn request(
-        &self,
-        events: Vec<EventKind>,
-        blobs: Vec<(String, Vec<u8>)>,
-        keep: Vec<(String, String)>,
-        led: bool,
-    ) -> Result<Written, JournalError> {
+    async fn request(&self, ask: Ask) -> Result<Written, JournalError> {
         let (done, answer) = oneshot::channel();
-        self.requests
-            .send(Request { events, blobs, keep, led, done })
-            .map_err(|_| JournalError::Stopped)?;
+        self.requests.send(Request { ask, done }).map_err(|_| JournalError::Stopped)?;
         answer.await.map_err(|_| JournalError::Stopped)?
     }
 
@@ -202,29 +227,69 @@ impl Journal {
 
 impl Writer {
     async fn serve(mut self, mut inbox: mpsc::UnboundedReceiver<Request>) {
-        while let Some(first) = inbox.recv().await {
+        loop {
+            let due = self.behind.due;
+            let first = tokio::select! {
+                first = inbox.recv() => first,
+                () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                    self.append_confirmations().await;
+                    continue;
+                }
+            };
+            let Some(first) = first else { break };
             let mut group = vec![first];
             while let Ok(more) = inbox.try_recv() {
                 group.push(more);
             }
-            let outcome = self.append(&group).await;
-            for (request, index) in group.into_iter().zip(0..) {
-                let answer = match &outcome {
-                    Ok(all) => Ok(all.get(index).cloned().unwrap_or(Written { applied: vec![] })),
-                    Err(error) => Err(error.clone()),
-                };
-                let _ = request.done.send(answer);
+            let (patient, group): (Vec<_>, Vec<_>) =
+                group.into_iter().partition(|request| request.ask.patient);
+            for Request { ask, done } in patient {
+                let _ = done.send(self.confirm(ask));
             }
+            if !group.is_empty() {
+                self.answer(group).await;
+            }
+        }
+        self.append_confirmations().await;
+    }
+
+    async fn answer(&mut self, group: Vec<Request>) {
+        let (asks, done): (Vec<_>, Vec<_>) = group.into_iter().map(|r| (r.ask, r.done)).unzip();
+        let outcome = self.append(&asks).await;
+        for (done, index) in done.into_iter().zip(0..) {
+            let answer = match &outcome {
+                Ok(all) => Ok(all.get(index).cloned().unwrap_or(Written { applied: vec![] })),
+                Err(error) => Err(error.clone()),
+            };
+            let _ = done.send(answer);
         }
     }
 
-    async fn append(&mut self, group: &[Request]) -> Result<Vec<Written>, JournalError> {
+    fn confirm(&mut self, ask: Ask) -> Result<Written, JournalError> {
+        let (batch, mut written) = self.prepare(std::slice::from_ref(&ask))?;
+        self.behind.batch.extend(batch);
+        self.behind.asks.push(ask);
+        self.behind.due.get_or_insert_with(|| Instant::now() + PATIENCE);
+        Ok(written.pop().unwrap_or(Written { applied: vec![] }))
+    }
+
+    async fn append_confirmations(&mut self) {
+        if let Err(error) = self.append(&[]).await {
+            tracing::warn!(%error, "what was done is not in the ledger; the next cycle finds it");
+            self.behind = Behind::default();
+        }
+    }
+
+    async fn append(&mut self, asks: &[Ask]) -> Result<Vec<Written>, JournalError> {
         for race in 0..MAX_RACES {
             if race > 0 {
                 self.reload().await?;
             }
-            let (batch, written) = self.prepare(group)?;
+            let (new, written) = self.prepare(asks)?;
+            let mut batch = self.behind.batch.clone();
+            batch.extend(new);
             if batch == Batch::default() {
+                self.behind = Behind::default();
                 return Ok(written);
             }
             let (store, run, version) =
@@ -234,6 +299,7 @@ impl Writer {
             match appended {
                 Ok(version) => {
                     self.version = version;
+                    self.behind = Behind::default();
                     let mut own =
                         self.own.write().unwrap_or_else(std::sync::PoisonError::into_inner);
                     own.extend(events);
@@ -245,6 +311,7 @@ impl Writer {
                 }
                 Err(error) => {
                     // The fold ran ahead of the store: read again before anyone looks.
+                    self.behind = Behind::default();
                     let error = JournalError::Store(Arc::new(error));
                     return Err(self.reload().await.err().unwrap_or(error));
                 }
@@ -254,19 +321,19 @@ impl Writer {
         Err(JournalError::Contended)
     }
 
-    /// Folds the requests into the state and makes the batch of what counted.
-    fn prepare(&mut self, group: &[Request]) -> Result<(Batch, Vec<Written>), JournalError> {
+    /// Folds what is asked into the state and makes the batch of what counted.
+    fn prepare(&self, asks: &[Ask]) -> Result<(Batch, Vec<Written>), JournalError> {
         let at = self.clock.now();
         let mut batch = Batch::default();
-        let mut written = Vec::with_capacity(group.len());
+        let mut written = Vec::with_capacity(asks.len());
         let mut state = self.state.write().unwrap_or_else(std::sync::PoisonError::into_inner);
         if state.unknown_events > 0 {
             return Err(JournalError::Newer(state.unknown_events));
         }
-        for request in group {
-            let mut applied = Vec::with_capacity(request.events.len());
-            for kind in &request.events {
-                if request.led
+        for ask in asks {
+            let mut applied = Vec::with_capacity(ask.events.len());
+            for kind in &ask.events {
+                if ask.led
                     && let Some(first @ Applied::No(_)) = applied.first().copied()
                 {
                     applied.push(first);
@@ -281,9 +348,9 @@ impl Writer {
                 }
                 applied.push(result);
             }
-            if request.events.is_empty() || applied.contains(&Applied::Yes) {
-                batch.blobs.extend(request.blobs.iter().cloned());
-                batch.keep.extend(request.keep.iter().cloned());
+            if ask.events.is_empty() || applied.contains(&Applied::Yes) {
+                batch.blobs.extend(ask.blobs.iter().cloned());
+                batch.keep.extend(ask.keep.iter().cloned());
             }
             written.push(Written { applied });
         }
@@ -296,6 +363,9 @@ impl Writer {
         let folded = fold(&loaded.events);
         *self.state.write().unwrap_or_else(std::sync::PoisonError::into_inner) = folded;
         self.version = loaded.version;
+        let behind = std::mem::take(&mut self.behind);
+        let (batch, _) = self.prepare(&behind.asks)?;
+        self.behind = Behind { batch, ..behind };
         Ok(())
     }
 }
@@ -310,4 +380,120 @@ async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, JournalError> {
     Ok(blocking_raw(work).await?.map_err(Arc::new)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::{Journal, PATIENCE};
+    use crate::cycle::Clock;
+    use crate::ledger::EventKind;
+    use crate::model::{CycleId, NodeId, RunId};
+    use crate::store::{Batch, DirectoryStore, Loaded, Store, StoreError, Version};
+
+    /// A folder, and how often it was written to.
+    struct Counted(DirectoryStore, AtomicUsize);
+
+    impl Store for Counted {
+        fn name(&self) -> String {
+            self.0.name()
+        }
+        fn runs(&self) -> Result<Vec<RunId>, StoreError> {
+            self.0.runs()
+        }
+        fn load(&self, run: &RunId) -> Result<Loaded, StoreError> {
+            self.0.load(run)
+        }
+        fn append(&self, run: &RunId, at: &Version, batch: &Batch) -> Result<Version, StoreError> {
+            let appended = self.0.append(run, at, batch)?;
+            self.1.fetch_add(1, Ordering::SeqCst);
+            Ok(appended)
+        }
+        fn blob(&self, run: &RunId, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+            self.0.blob(run, name)
+        }
+    }
+
+    struct Desk {
+        store: Arc<Counted>,
+        _dir: tempfile::TempDir,
+    }
+
+    impl Desk {
+        fn new() -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            let store = Arc::new(Counted(DirectoryStore::new(dir.path()), AtomicUsize::new(0)));
+            Self { store, _dir: dir }
+        }
+
+        async fn journal(&self, cycle: &str) -> Journal {
+            let run = RunId::new("r-0001-aaaa").unwrap();
+            let clock = Clock::starting_at(jiff::Timestamp::UNIX_EPOCH);
+            Journal::open(self.store.clone(), run, CycleId::new(cycle).unwrap(), clock)
+                .await
+                .unwrap()
+        }
+
+        fn appends(&self) -> usize {
+            self.store.1.load(Ordering::SeqCst)
+        }
+    }
+
+    fn node_id(id: &str) -> NodeId {
+        NodeId::new(id).unwrap()
+    }
+
+    fn pushed(node: &str) -> Vec<EventKind> {
+        let (branch, commit) = (node.to_owned(), "1".repeat(40));
+        vec![EventKind::BranchPushed { node: node_id(node), branch, commit }]
+    }
+
+    fn resumed() -> Vec<EventKind> {
+        vec![EventKind::Resumed { by: "anyone".to_owned() }]
+    }
+
+    #[tokio::test]
+    async fn confirmations_count_at_once_and_share_the_next_append() {
+        let desk = Desk::new();
+        let journal = desk.journal("c1").await;
+        for node in ["n1", "n2"] {
+            assert!(journal.confirm(pushed(node)).await.unwrap().all());
+            assert!(journal.state().nodes[&node_id(node)].pushed.is_some());
+        }
+        assert_eq!(desk.appends(), 0);
+        journal.write(resumed()).await.unwrap();
+        assert_eq!((desk.appends(), journal.events().await.unwrap().len()), (1, 3));
+    }
+
+    #[tokio::test]
+    async fn without_company_confirmations_are_written_after_a_moment() {
+        let desk = Desk::new();
+        let journal = desk.journal("c1").await;
+        journal.confirm(pushed("n1")).await.unwrap();
+        tokio::time::pause();
+        tokio::time::sleep(PATIENCE * 2).await;
+        tokio::time::resume();
+        // Whoever asks next stands behind the append that has begun.
+        journal.write(Vec::new()).await.unwrap();
+        assert_eq!((desk.appends(), journal.events().await.unwrap().len()), (1, 1));
+    }
+
+    #[tokio::test]
+    async fn confirmations_outlive_a_lost_race_and_the_last_handle() {
+        let desk = Desk::new();
+        let (one, other) = (desk.journal("c1").await, desk.journal("c2").await);
+        one.confirm(pushed("n1")).await.unwrap();
+        other.write(resumed()).await.unwrap();
+        one.write(resumed()).await.unwrap();
+        assert_eq!(one.events().await.unwrap().len(), 3);
+        assert!(one.state().nodes[&node_id("n1")].pushed.is_some());
+        one.confirm(pushed("n2")).await.unwrap();
+        let (store, run) = (desk.store.clone(), one.run_id().clone());
+        drop(one);
+        while store.load(&run).unwrap().events.len() < 4 {
+            tokio::task::yield_now().await;
+        }
+    }
 }

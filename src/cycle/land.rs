@@ -17,6 +17,9 @@ use crate::model::{Node, NodeId};
 use crate::report::{self, marker};
 use crate::workspace::{Integrated, Integration, WorkspaceError, integrate};
 
+/// Branches in one push at most, so that its command line stays far below the system's limit.
+const PUSHED_TOGETHER: usize = 100;
+
 /// What became of a verified tree.
 pub(super) enum Acceptance {
     /// In the ledger.
@@ -167,14 +170,100 @@ pub(super) async fn finish_pending(cycle: &Cycle) -> Result<(), CycleError> {
         let accepted = run.accepted_in_order().into_iter().map(|(id, _)| id);
         accepted.chain(needless.map(|(id, _)| id)).cloned().collect()
     };
+    finish_nodes(cycle, &nodes).await
+}
+
+/// Does for accepted nodes whatever is missing, in this order: a stacked pull request finds its base
+/// branch there. Trouble with one node is logged and left for the next cycle.
+///
+/// # Errors
+/// When the ledger or the machine fails.
+pub(super) async fn finish_nodes(cycle: &Cycle, nodes: &[NodeId]) -> Result<(), CycleError> {
+    push_together(cycle, nodes).await?;
     for node in nodes {
-        match finish_node(cycle, &node).await {
+        match finish_node(cycle, node).await {
             Ok(()) => {}
             Err(error @ (CycleError::Journal(_) | CycleError::Internal(_))) => return Err(error),
-            Err(error) => {
-                tracing::warn!(%node, %error, "landing waits for the next cycle");
-            }
+            Err(error) => tracing::warn!(%node, %error, "landing waits for the next cycle"),
         }
+    }
+    Ok(())
+}
+
+/// A branch that is not yet where its node's work is.
+struct Unpushed {
+    branch: String,
+    commit: Oid,
+    /// Where it should be now.
+    expected: Expect,
+}
+
+impl Unpushed {
+    /// What of this node has to be pushed; nothing to a branch that a person pushed to.
+    fn of(cycle: &Cycle, node: &NodeId) -> Result<Option<Self>, CycleError> {
+        let record = cycle.journal.state().nodes.get(node).cloned().unwrap_or_default();
+        let Landing::Accepted { receipt, .. } = &record.landing else { return Ok(None) };
+        if record.foreign_head().is_some()
+            || record.pushed.as_deref() == Some(receipt.commit.as_str())
+            || record.pr.as_ref().is_some_and(PrRecord::is_over)
+            || is_unsettled(cycle, node)
+        {
+            return Ok(None);
+        }
+        let prefix = &cycle.config.pull_requests.branch_prefix;
+        Ok(Some(Self {
+            branch: names::node_branch(prefix, cycle.run_id(), node),
+            commit: parse_oid(&receipt.commit)?,
+            expected: expected(&record)?,
+        }))
+    }
+
+    fn confirmed(&self, node: &NodeId) -> EventKind {
+        let (branch, commit) = (self.branch.clone(), self.commit.to_string());
+        EventKind::BranchPushed { node: node.clone(), branch, commit }
+    }
+}
+
+/// Where a node's branch is as far as we know.
+pub(super) fn expected(record: &NodeRecord) -> Result<Expect, CycleError> {
+    let head = record.head.as_ref().map(|head| parse_oid(&head.commit)).transpose()?;
+    Ok(head.map_or(Expect::Absent, Expect::At))
+}
+
+/// Pushes the branches of several nodes at once. What is refused here, [`finish_node`] looks at on
+/// its own.
+async fn push_together(cycle: &Cycle, nodes: &[NodeId]) -> Result<(), CycleError> {
+    let mut all = Vec::new();
+    for node in nodes {
+        all.extend(Unpushed::of(cycle, node)?.map(|unpushed| (node, unpushed)));
+    }
+    if single::is_on(cycle) || all.len() < 2 {
+        return Ok(());
+    }
+    for some in all.chunks(PUSHED_TOGETHER) {
+        let updates: Vec<RefUpdate> = some
+            .iter()
+            .map(|(_, it)| RefUpdate {
+                name: names::full(&it.branch),
+                new: Some(it.commit),
+                expected: it.expected,
+            })
+            .collect();
+        let (repo, remote) = (cycle.repo().clone(), cycle.remote.clone());
+        let refused = match blocking(move || remote.push(&repo, &updates, false)).await {
+            Ok(PushResult::Done) => Vec::new(),
+            Ok(PushResult::Rejected(refused)) => refused,
+            Err(error) => {
+                tracing::debug!(%error, "the branches are pushed one by one");
+                return Ok(());
+            }
+        };
+        let pushed = some
+            .iter()
+            .filter(|(_, it)| refused.iter().all(|refused| refused.name != names::full(&it.branch)))
+            .map(|(node, it)| it.confirmed(node))
+            .collect();
+        cycle.journal.confirm(pushed).await?;
     }
     Ok(())
 }
@@ -200,24 +289,21 @@ pub(super) async fn finish_node(cycle: &Cycle, node: &NodeId) -> Result<(), Cycl
     if is_unsettled(cycle, node) {
         return Ok(());
     }
-    let branch =
-        names::node_branch(&cycle.config.pull_requests.branch_prefix, cycle.run_id(), node);
     let mut done = Vec::new();
     let mut pushed = record.foreign_head().is_none();
-    if pushed && record.pushed.as_deref() != Some(receipt.commit.as_str()) {
-        let expected = record.head.as_ref().map(|head| head.commit.as_str());
-        let (node, commit) = (node.clone(), parse_oid(&receipt.commit)?);
-        done.push(match push_branch(cycle, &branch, commit, expected).await? {
-            Pushed::Done => {
-                EventKind::BranchPushed { node, branch: branch.clone(), commit: commit.to_string() }
-            }
+    if let Some(it) = Unpushed::of(cycle, node)? {
+        done.push(match push_branch(cycle, &it.branch, it.commit, it.expected).await? {
+            Pushed::Done => it.confirmed(node),
             Pushed::Foreign(there) => {
+                let branch = it.branch;
                 tracing::warn!(%node, branch, %there, "a person pushed there: it is left alone");
                 pushed = false;
-                EventKind::HeadSeen { node, commit: there.to_string() }
+                EventKind::HeadSeen { node: node.clone(), commit: there.to_string() }
             }
         });
     }
+    let branch =
+        names::node_branch(&cycle.config.pull_requests.branch_prefix, cycle.run_id(), node);
     let shown = match pr {
         None if pushed && has_room(cycle) => open_pull_request(cycle, node, &branch, receipt).await,
         Some(pr) => keep_up(cycle, node, pr, receipt, pushed).await,
@@ -226,7 +312,7 @@ pub(super) async fn finish_node(cycle: &Cycle, node: &NodeId) -> Result<(), Cycl
     let trouble = shown.map(|event| done.extend(event));
     // Both confirmations in one step: each effect is found again by its name if this is not reached.
     if !done.is_empty() {
-        cycle.journal.write(done).await?;
+        cycle.journal.confirm(done).await?;
     }
     trouble?;
     auto_merge(cycle, node, pushed).await
@@ -373,10 +459,9 @@ pub(super) async fn push_branch(
     cycle: &Cycle,
     branch: &str,
     new: Oid,
-    expected: Option<&str>,
+    expected: Expect,
 ) -> Result<Pushed, CycleError> {
     let name = names::full(branch);
-    let expected = expected.map(parse_oid).transpose()?.map_or(Expect::Absent, Expect::At);
     let update = RefUpdate { name: name.clone(), new: Some(new), expected };
     let (repo, remote) = (cycle.repo().clone(), cycle.remote.clone());
     if blocking(move || remote.push(&repo, &[update], false)).await? == PushResult::Done {
@@ -442,7 +527,7 @@ async fn push_generated(
     let (branch, commit) = (target.base.clone(), receipt.base.clone());
     let built = EventKind::BranchBuilt { branch, commit: commit.clone() };
     cycle.journal.write(vec![built]).await?;
-    match push_branch(cycle, &target.base, parse_oid(&commit)?, None).await? {
+    match push_branch(cycle, &target.base, parse_oid(&commit)?, Expect::Absent).await? {
         Pushed::Done => Ok(()),
         Pushed::Foreign(there) => Err(CycleError::Forge(ForgeError::Invalid(format!(
             "branch {} is at {there}, which is not ours: a person pushed there; delete it, and it \

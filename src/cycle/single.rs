@@ -184,8 +184,7 @@ async fn publish(
     let commit = tip.to_string();
     let built = EventKind::BranchBuilt { branch: branch.clone(), commit: commit.clone() };
     cycle.journal.write(vec![built]).await?;
-    let expected = first.record.head.as_ref().map(|head| head.commit.as_str());
-    let pushed = land::push_branch(cycle, &branch, tip, expected).await?;
+    let pushed = land::push_branch(cycle, &branch, tip, land::expected(&first.record)?).await?;
     let each = |event: &dyn Fn(NodeId) -> EventKind| -> Vec<EventKind> {
         members.iter().map(|m| event(m.node.id.clone())).collect()
     };

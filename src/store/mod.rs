@@ -46,6 +46,15 @@ pub struct Batch {
     pub keep: Vec<(String, String)>,
 }
 
+impl Batch {
+    /// Adds what another one writes.
+    pub fn extend(&mut self, other: Self) {
+        self.events.extend(other.events);
+        self.blobs.extend(other.blobs);
+        self.keep.extend(other.keep);
+    }
+}
+
 /// Why a store call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
