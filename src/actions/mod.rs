@@ -37,6 +37,7 @@ pub const INPUTS: &[&str] = &[
     "dry-run",
     "log-level",
     "app-id",
+    "ca-bundle",
 ];
 
 /// Inputs of `action.yml` that are secret.
