@@ -6,6 +6,7 @@
 #[path = "../tests/support/mod.rs"]
 mod support;
 
+use support::github::artifacts::runtime_token;
 use support::github::{Rig, RigClock, RigOptions};
 
 fn main() {
@@ -16,6 +17,9 @@ fn main() {
     println!("GITHUB_API_URL={}", rig.api_url());
     println!("GITHUB_REPOSITORY=octo/hello");
     println!("GITHUB_TOKEN=ghs_workflow");
+    println!("# For jobs that keep their state in artifacts, of the workflow run run-1:");
+    println!("ACTIONS_RESULTS_URL={}/", rig.server_url());
+    println!("ACTIONS_RUNTIME_TOKEN={}", runtime_token("run-1"));
     println!("# git clone http://x:ghs_workflow@{}", rig.git_url().trim_start_matches("http://"));
     println!("# Requests and what breaks GitHub's description are shown until you end it.");
     let (mut shown, mut told) = (0, 0);

@@ -22,6 +22,9 @@ fn main() -> ExitCode {
         }
         return code;
     }
+    if let Err(failure) = overhaul::cli::trust_bundle() {
+        return failure.report();
+    }
     run()
 }
 

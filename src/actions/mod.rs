@@ -18,7 +18,7 @@ use secrecy::SecretString;
 use crate::ledger::Holder;
 
 pub use command::{Annotation, Level, Log};
-pub use event::{Wakeup, parse_event};
+pub use event::Wakeup;
 pub use files::SUMMARY_LIMIT;
 pub use results::{Results, ResultsError};
 
@@ -37,6 +37,7 @@ pub const INPUTS: &[&str] = &[
     "dry-run",
     "log-level",
     "app-id",
+    "ca-bundle",
 ];
 
 /// Inputs of `action.yml` that are secret.
@@ -76,14 +77,6 @@ pub enum ActionsError {
     Output {
         /// Its name.
         name: String,
-        /// What is wrong.
-        reason: String,
-    },
-    /// The event payload is not what its name says.
-    #[error("the payload of the {event} event can't be read: {reason}")]
-    Event {
-        /// The event's name.
-        event: String,
         /// What is wrong.
         reason: String,
     },
@@ -234,15 +227,13 @@ impl Runtime {
         Some((file.to_owned(), branch.to_owned()))
     }
 
-    /// What woke us up; [`Wakeup::Manual`] outside Actions.
-    ///
-    /// # Errors
-    /// When the payload can't be read or lacks what its event always has.
-    pub fn wakeup(&self) -> Result<Wakeup, ActionsError> {
+    /// What woke us up; nothing in particular outside Actions.
+    #[must_use]
+    pub fn wakeup(&self) -> Wakeup {
         match (&self.event_name, &self.event_file) {
-            (Some(name), Some(path)) => event::read(name, path),
-            (Some(name), None) => parse_event(name, b"{}"),
-            (None, _) => Ok(Wakeup::Manual),
+            (Some(name), Some(path)) => Wakeup::read(name, path),
+            (Some(name), None) => Wakeup::parse(name, b"{}"),
+            (None, _) => Wakeup::default(),
         }
     }
 }
@@ -306,7 +297,7 @@ mod tests {
     fn elsewhere_nothing_is_assumed() {
         let it = runtime(&[]);
         assert!(!it.on_actions);
-        assert_eq!(it.wakeup().unwrap(), Wakeup::Manual);
+        assert_eq!(it.wakeup(), Wakeup::default());
         assert_eq!(it.run_url(), None);
     }
 

@@ -17,6 +17,7 @@ mod schema;
 mod simulate;
 mod status;
 mod steer;
+mod trust;
 mod validate;
 mod work;
 
@@ -25,6 +26,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 pub use failure::{ExitKind, Failure};
+pub use trust::trust_bundle;
 
 use crate::cycle::Steer;
 use crate::ledger::BranchAsk;

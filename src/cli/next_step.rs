@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::run_options::{RunArgs, duration};
 use super::{Failure, merge_results, print};
-use crate::actions::{ActionsError, Log, Runtime, Wakeup};
+use crate::actions::{ActionsError, Log, Runtime};
 use crate::cycle::{
     CycleError, CycleReport, Given, GrantOptions, Options, Status, TakeInOptions, grant, next_step,
 };
@@ -45,8 +45,9 @@ pub(super) async fn run(mut args: Args) -> Result<(), Failure> {
     let runtime = Runtime::from_env(&|name| std::env::var(name).ok());
     if runtime.on_actions {
         from_inputs(&mut args, &runtime)?;
-        if let Ok(Wakeup::PullRequest { from_fork: true, .. }) = runtime.wakeup() {
-            return leave_fork_alone(&runtime);
+        let wakeup = runtime.wakeup();
+        if wakeup.from_fork {
+            return leave_fork_alone(&runtime, wakeup.trouble.as_deref());
         }
     }
     let json = args.run.json;
@@ -127,11 +128,17 @@ fn outcome(report: &CycleReport) -> Result<(), Failure> {
 
 /// Nothing is worked on for a pull request of a fork: it would bring its own files to a job that
 /// may write.
-fn leave_fork_alone(runtime: &Runtime) -> Result<(), Failure> {
-    let report = CycleReport::without_run(
-        Status::Idle,
-        "this pull request comes from a fork: overhaul leaves it alone; nothing is wrong with it",
-    );
+fn leave_fork_alone(runtime: &Runtime, trouble: Option<&str>) -> Result<(), Failure> {
+    let message = match trouble {
+        None => "this pull request comes from a fork: overhaul leaves it alone; nothing is wrong \
+                 with it"
+            .to_owned(),
+        Some(why) => format!(
+            "whether this pull request comes from a fork can't be told from the event's payload \
+             ({why}): overhaul leaves it alone"
+        ),
+    };
+    let report = CycleReport::without_run(Status::Idle, message);
     let cannot = |e| Failure::failed("the job's outputs can't be written").because(e);
     outputs(runtime, &report).map_err(cannot)?;
     runtime.append_summary(&format!("{}\n", report.message)).map_err(cannot)?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::{Failure, validate};
-use crate::actions::{Log, Results, Runtime, SECRET_INPUTS, Wakeup};
+use crate::actions::{Log, Results, Runtime, SECRET_INPUTS};
 use crate::config::{Config, HeaderValue, HumanDuration, StateStore};
 use crate::cycle::{Clock, Env, Given, JobArtifacts, Options, Place, Woken, default_work_root};
 use crate::forge::github::{Credentials, GitHub, GitHubSettings};
@@ -152,17 +152,21 @@ fn woken(runtime: &Runtime) -> Woken {
     if !runtime.on_actions {
         return Woken::default();
     }
-    let event = runtime.wakeup().unwrap_or_else(|error| {
-        tracing::warn!(%error, "the event is taken as a mere wake-up");
-        Wakeup::Other(String::new())
-    });
-    let (by_comment, editor) = match event {
-        Wakeup::Comment { id, action, sender, .. } => {
-            (true, (action == "edited").then_some((id, sender)))
-        }
-        _ => (false, None),
-    };
-    Woken { by_comment, editor, workflow: runtime.workflow(), url: runtime.run_url() }
+    let event = runtime.wakeup();
+    if let Some(why) = event.trouble {
+        let event = event.event;
+        tracing::warn!(
+            event,
+            why,
+            "the event's payload can't be read; it is a wake-up all the same"
+        );
+    }
+    Woken {
+        by_comment: event.by_comment,
+        editor: event.edit,
+        workflow: runtime.workflow(),
+        url: runtime.run_url(),
+    }
 }
 
 /// The configuration on the branch that `HEAD` of a bare repository names.

@@ -181,9 +181,14 @@ impl Ticket {
     ) -> Self {
         let findings =
             node.findings.iter().filter_map(|id| cycle.plan.finding(id)).cloned().collect();
-        let previous_failure = record.reopened.clone().or_else(|| {
-            record.failures.iter().rev().find(|f| f.burn != Burn::None).map(|f| f.detail.clone())
-        });
+        let failed = record.failures.iter().rev().find(|f| f.burn != Burn::None);
+        let previous_failure = match (&record.reopened, failed) {
+            (Some(why), Some(f)) if f.attempt.0 > record.reopened_after => {
+                Some(format!("{why}\n\nThe attempt after that was refused too. {}", f.detail))
+            }
+            (Some(why), _) => Some(why.clone()),
+            (None, failed) => failed.map(|f| f.detail.clone()),
+        };
         Self { node, findings, number, owner, pool, seat: None, base, previous_failure }
     }
 

@@ -136,9 +136,10 @@ async fn delete_branches(cycle: &Cycle) {
     }
 }
 
-/// Every pull request of ours is final by now, but others may be open onto our branches, and
-/// deleting its base closes a pull request for good: they are moved first. A branch that a person
-/// pushed to goes only when all of it is in the base branch.
+/// Others may have pull requests open onto our branches, and deleting its base closes a pull request
+/// for good: they are moved first. Of a node that went back to work and failed the pull request is
+/// still open, with what was accepted before: people decide, and its branch stays. A branch that a
+/// person pushed to goes only when all of it is in the base branch.
 async fn try_delete_branches(cycle: &Cycle) -> Result<(), CycleError> {
     let short = names::run_prefix(&cycle.config.pull_requests.branch_prefix, cycle.run_id());
     let (prefix, kept) = (names::full(&short), names::keep_prefix(cycle.run_id()));
@@ -160,7 +161,11 @@ async fn try_delete_branches(cycle: &Cycle) -> Result<(), CycleError> {
     for (_, name, at) in stay {
         tracing::warn!(name, %at, "kept: a person's commits are on it and nowhere else");
     }
-    let mut kept = BTreeSet::new();
+    let mut kept: BTreeSet<String> = {
+        let run = cycle.journal.state();
+        let open = run.nodes.values().filter_map(|n| n.pr.as_ref()).filter(|pr| !pr.is_over());
+        open.flat_map(|pr| [names::full(&pr.branch), names::full(&pr.base)]).collect()
+    };
     for child in cycle.forge.pull_requests_onto(&short).await? {
         let base = Some(cycle.base.branch.clone());
         let patch = PullRequestPatch { base, ..PullRequestPatch::default() };

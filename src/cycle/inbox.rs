@@ -50,7 +50,7 @@ pub(super) async fn read(
         parts,
         journal,
         plan,
-        asked: BTreeMap::new(),
+        access: Accesses::new(&*parts.forge),
         own: Vec::new(),
         ignored: Vec::new(),
     };
@@ -128,8 +128,7 @@ struct Inbox<'a> {
     parts: &'a Parts,
     journal: &'a Journal,
     plan: &'a Plan,
-    /// What people may do, asked once each.
-    asked: BTreeMap<String, Access>,
+    access: Accesses<'a>,
     /// Comments that this cycle has dealt with, and answers.
     own: Vec<(u64, String)>,
     /// What is not even answered, noted in one go: a storm costs one append.
@@ -188,11 +187,11 @@ impl Inbox<'_> {
             also: vec![EventKind::InboxRead { until: comment.updated_at }],
             at: comment.updated_at,
         };
-        let mut access = self.access(&comment.author).await?;
+        let mut access = self.access.of(&comment.author).await?;
         match &self.parts.options.woken.editor {
             // Who edits another's words answers for them too.
             Some((id, editor)) if *id == comment.id => {
-                access = access.min(self.access(editor).await?);
+                access = access.min(self.access.of(editor).await?);
             }
             // Whoever can edit another's comment has write permission; where more is asked for,
             // the author's does not stand for the editor's.
@@ -224,7 +223,7 @@ impl Inbox<'_> {
         let parsed = commands::parse(&text.join("\n"), None, prefix);
         let at = edit.at.to_string();
         let digest = hex_digest(text.iter().map(String::as_bytes).chain([at.as_bytes()]));
-        let access = self.access(&edit.by).await?;
+        let access = self.access.of(&edit.by).await?;
         let said = Said {
             comment: 0,
             on: dashboard,
@@ -334,20 +333,6 @@ impl Inbox<'_> {
         }
         self.own.push((said.comment, said.digest.clone()));
         Ok(changes)
-    }
-
-    async fn access(&mut self, login: &str) -> Result<Access, CycleError> {
-        if let Some(known) = self.asked.get(login) {
-            return Ok(*known);
-        }
-        let access = match self.parts.forge.permission(login).await {
-            Ok(permission) => access(permission),
-            // Nobody that the repository knows.
-            Err(ForgeError::NotFound(_)) => Access::None,
-            Err(error) => return Err(error.into()),
-        };
-        self.asked.insert(login.to_owned(), access);
-        Ok(access)
     }
 
     /// What the commands do, with each one's result as it will be after the ones before it.
@@ -575,6 +560,34 @@ fn first_said(said: &mut Vec<&Received>, verb: &str, args: &[String]) -> bool {
         said.swap_remove(at);
     }
     before.is_none()
+}
+
+/// What people may do, asked once each.
+pub(super) struct Accesses<'a> {
+    forge: &'a dyn Forge,
+    known: BTreeMap<String, Access>,
+}
+
+impl<'a> Accesses<'a> {
+    pub(super) fn new(forge: &'a dyn Forge) -> Self {
+        Self { forge, known: BTreeMap::new() }
+    }
+
+    /// # Errors
+    /// When the forge does not say.
+    pub(super) async fn of(&mut self, login: &str) -> Result<Access, CycleError> {
+        if let Some(known) = self.known.get(login) {
+            return Ok(*known);
+        }
+        let access = match self.forge.permission(login).await {
+            Ok(permission) => access(permission),
+            // Nobody that the repository knows.
+            Err(ForgeError::NotFound(_)) => Access::None,
+            Err(error) => return Err(error.into()),
+        };
+        self.known.insert(login.to_owned(), access);
+        Ok(access)
+    }
 }
 
 fn access(permission: Permission) -> Access {

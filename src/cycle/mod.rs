@@ -28,6 +28,7 @@ mod proceed;
 mod proof;
 mod rebuild;
 mod reconcile;
+mod reviews;
 mod seal;
 mod setup;
 mod show;

@@ -2,11 +2,9 @@
 //! Claims of dead owners end, merged and closed pull requests are followed, and effects whose
 //! confirmation was lost are found again.
 
-use std::collections::BTreeSet;
-
 use super::context::Cycle;
 use super::error::blocking;
-use super::{CycleError, holder, names};
+use super::{CycleError, holder, names, reviews, show};
 use crate::forge::{Alive, Forge, PullRequest, State};
 use crate::ledger::{Burn, Claim, EventKind, Holder, Landing, NodeRecord, Run};
 use crate::model::{GrantId, NodeId, Outcome, Usage};
@@ -138,6 +136,7 @@ pub(super) async fn follow_pull_requests(cycle: &Cycle) -> Result<(), CycleError
     if !events.is_empty() {
         cycle.journal.write(events).await?;
     }
+    reviews::follow(cycle, &found).await?;
     tell_who_pushed(cycle).await
 }
 
@@ -198,32 +197,20 @@ fn of_node(record: Option<&NodeRecord>, node: NodeId, pr: &PullRequest) -> Vec<E
     events
 }
 
-/// One comment on a pull request when a person's commits stop what is automatic about it. Best
-/// effort: the dashboard says it too.
+/// One comment on a pull request when a person's commits stop what is automatic about it. The
+/// dashboard says it too.
 async fn tell_who_pushed(cycle: &Cycle) -> Result<(), CycleError> {
     let run = cycle.journal.state().clone();
-    let (mut shown, mut told) = (Vec::new(), BTreeSet::new());
     for (node, record) in &run.nodes {
         let (Some(head), Some(pr)) = (record.foreign_head(), &record.pr) else { continue };
-        let ours = record.pushed.as_ref().unwrap_or(&pr.commit);
-        let marker = marker::left_alone(cycle.run_id(), pr.number, ours);
-        let known = run.shown.contains_key(&marker);
-        if pr.is_over() || known || record.asked.is_some() || !told.insert(pr.number) {
+        if pr.is_over() || record.asked.is_some() {
             continue;
         }
+        let ours = record.pushed.as_ref().unwrap_or(&pr.commit);
+        let marker = marker::left_alone(cycle.run_id(), pr.number, ours);
         let prefix = &cycle.config.commands.prefix;
         let text = report::left_alone_comment(&marker, node, head, prefix);
-        match cycle.forge.comment(pr.number, &text, &marker).await {
-            Ok(comment) => shown.push(EventKind::Shown {
-                what: marker,
-                id: comment.id.to_string(),
-                digest: head.to_owned(),
-            }),
-            Err(error) => tracing::warn!(%node, %error, "it was not said that a person pushed"),
-        }
-    }
-    if !shown.is_empty() {
-        cycle.journal.write(shown).await?;
+        show::say_once(cycle, pr.number, &marker, &text).await?;
     }
     Ok(())
 }

@@ -43,7 +43,7 @@ pub enum Place {
 /// What woke a cycle up, as far as it matters: what is done is read from the API.
 #[derive(Debug, Clone, Default)]
 pub struct Woken {
-    /// A comment did.
+    /// A comment or a review did.
     pub by_comment: bool,
     /// Who edited which comment, when an edit did.
     pub editor: Option<(u64, String)>,

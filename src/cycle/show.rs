@@ -124,6 +124,34 @@ pub(super) fn may_make(cycle: &Cycle, run: &Run, what: Made) -> bool {
     room
 }
 
+/// One comment for each marker, whoever else is at it now, within the day's ceiling. Best effort.
+///
+/// # Errors
+/// When the ledger fails.
+pub(super) async fn say_once(
+    cycle: &Cycle,
+    on: u64,
+    marker: &str,
+    text: &str,
+) -> Result<(), CycleError> {
+    let run = cycle.journal.state().clone();
+    if run.shown.contains_key(marker)
+        || !may_make(cycle, &run, Made::Comment)
+        || !is_ours_to_make(cycle, &run, marker).await?
+    {
+        return Ok(());
+    }
+    match cycle.forge.comment(on, text, marker).await {
+        Ok(comment) => {
+            let (what, id) = (marker.to_owned(), comment.id.to_string());
+            let digest = hex_digest([text.as_bytes()]);
+            cycle.journal.write(vec![EventKind::Shown { what, id, digest }]).await?;
+        }
+        Err(error) => tracing::warn!(number = on, %error, "a comment was not made"),
+    }
+    Ok(())
+}
+
 /// Whether this cycle is the one to make something, of those that are at it now: looking before
 /// making is not enough where two look at once.
 async fn is_ours_to_make(cycle: &Cycle, run: &Run, what: &str) -> Result<bool, CycleError> {

@@ -87,6 +87,43 @@ pub struct PullRequest {
     pub draft: bool,
     /// Labels.
     pub labels: Vec<String>,
+    /// Last change of anything about it, reviews included, where the forge says.
+    pub updated_at: Option<Timestamp>,
+}
+
+/// What reviews ask of a pull request: of each person who may write, the latest one with a verdict.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reviews {
+    /// The pull request.
+    pub number: u64,
+    /// As of this change of it.
+    pub updated_at: Timestamp,
+    /// The ones that ask for changes.
+    pub asking: Vec<Review>,
+}
+
+/// A review that asks for changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Review {
+    /// The forge's id.
+    pub id: String,
+    /// Login of the person.
+    pub by: String,
+    /// What it says; untrusted.
+    pub body: String,
+    /// What it says of lines; untrusted.
+    pub remarks: Vec<Remark>,
+}
+
+/// What a review says of a line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remark {
+    /// The file.
+    pub path: String,
+    /// The line, where it is still there.
+    pub line: Option<u64>,
+    /// Text.
+    pub body: String,
 }
 
 /// What a new pull request is.
@@ -230,6 +267,13 @@ pub trait Forge: Send + Sync {
 
     /// Has a pull request merged as soon as its checks allow, if its head is `head`.
     async fn enable_auto_merge(&self, number: u64, head: &str) -> Result<(), ForgeError>;
+
+    /// What people who may write ask to be changed in these pull requests. One that can't be looked
+    /// at now is left out; a forge that has no reviews says nothing of any.
+    async fn reviews(&self, pulls: &[u64]) -> Result<Vec<Reviews>, ForgeError> {
+        let _ = pulls;
+        Ok(Vec::new())
+    }
 
     /// Changes a pull request.
     async fn update_pull_request(

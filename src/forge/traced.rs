@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::{
     Alive, Comment, Edit, Forge, ForgeError, Issue, NewPullRequest, Permission, PullRequest,
-    PullRequestPatch, State,
+    PullRequestPatch, Reviews, State,
 };
 use crate::failpoint;
 use crate::intake::ReportedIssue;
@@ -52,6 +52,10 @@ impl Forge for Traced {
         self.0.enable_auto_merge(number, head).await?;
         failpoint::reached("auto-merge");
         Ok(())
+    }
+
+    async fn reviews(&self, pulls: &[u64]) -> Result<Vec<Reviews>, ForgeError> {
+        self.0.reviews(pulls).await
     }
 
     async fn update_pull_request(

@@ -109,6 +109,20 @@ impl Repo {
             .map(drop)
     }
 
+    /// What changed between two trees or commits, as git shows it. Names and lines that are no
+    /// UTF-8 are made readable.
+    ///
+    /// # Errors
+    /// When git fails.
+    pub fn patch(&self, old: Oid, new: Oid) -> Result<String, GitError> {
+        let bytes = self
+            .program("diff")
+            .args(["--no-color", "--no-ext-diff", "--no-textconv", "--no-renames"])
+            .args([old.to_string(), new.to_string()])
+            .run()?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
     /// The store's folder, absolute.
     #[must_use]
     pub fn dir(&self) -> &Path {

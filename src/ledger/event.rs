@@ -385,6 +385,23 @@ pub enum EventKind {
     HeadReset { node: NodeId, commit: String, quarantine: String },
     /// A person approves exactly this commit.
     Approved { node: NodeId, commit: String, by: String },
+    /// Its reviews were looked at as of its last change. `reviews` are the ones that ask for changes
+    /// and are new: the node goes back to work with `reason` in the prompt. Ignored unless its work
+    /// is in review there.
+    Reviewed {
+        node: NodeId,
+        number: u64,
+        #[schemars(with = "String")]
+        seen: Timestamp,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        reviews: Vec<String>,
+        /// Who asks.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        by: Vec<String>,
+        /// Their words, cut; untrusted.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        reason: String,
+    },
     /// People or policy merged it.
     PrMerged { node: NodeId, number: u64, commit: String },
     /// Closed unmerged.

@@ -105,6 +105,9 @@ pub struct PrRecord {
     pub commit: String,
     /// `None` while open; the merge commit, or nothing when closed unmerged.
     pub end: Option<PrEnd>,
+    /// As of which change its reviews were looked at.
+    #[serde(default)]
+    pub reviewed: Option<Timestamp>,
 }
 
 impl PrRecord {
@@ -153,6 +156,16 @@ pub struct Approval {
     pub by: String,
 }
 
+/// Changes that people asked for in reviews of a node's pull request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct ChangeRequest {
+    /// The newest review.
+    pub review: String,
+    /// Who asked.
+    pub by: Vec<String>,
+}
+
 /// How a pull request ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -197,6 +210,12 @@ pub struct NodeRecord {
     pub conflicts: BTreeSet<NodeId>,
     /// Why it was taken back to work.
     pub reopened: Option<String>,
+    /// The attempts that there had been by then.
+    pub reopened_after: u32,
+    /// Reviews that asked for changes and were acted on.
+    pub heeded: BTreeSet<String>,
+    /// The last of them.
+    pub change_request: Option<ChangeRequest>,
     /// Grants of it, one after the other, of which nothing was ever heard.
     pub unheard: u32,
     /// How often it was, since the last `Retried`.
@@ -225,6 +244,13 @@ impl NodeRecord {
             Landing::Accepted { receipt, .. } if receipt.commit == from => Some(receipt),
             _ => None,
         }
+    }
+
+    /// Back to work with this in the prompt.
+    pub(super) fn reopen(&mut self, reason: &str) {
+        self.landing = Landing::None;
+        self.reopened = Some(reason.to_owned());
+        self.reopened_after = self.attempts;
     }
 
     pub(super) fn forget_ended_pr(&mut self) {

@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 use super::event::{Burn, Event, EventKind, GrantedClaim, Holder, PauseCause};
 use super::questions::command_key;
 use super::record::{
-    Approval, Asked, Claim, Failure, FrictionRecord, Gate, GrantRecord, HeadRecord, Landing, Made,
-    NodeRecord, PauseRecord, PoolPause, PoolRecord, PoolSettle, PrEnd, PrRecord, Received,
-    ShownRecord,
+    Approval, Asked, ChangeRequest, Claim, Failure, FrictionRecord, Gate, GrantRecord, HeadRecord,
+    Landing, Made, NodeRecord, PauseRecord, PoolPause, PoolRecord, PoolSettle, PrEnd, PrRecord,
+    Received, ShownRecord,
 };
 use crate::model::{AttemptNumber, GrantId, NodeId, OwnerToken, PoolId, RunId, Usage};
 
@@ -159,6 +159,7 @@ impl Run {
             | EventKind::PrOpened { .. }
             | EventKind::PrUpdated { .. }
             | EventKind::PrLost { .. }
+            | EventKind::Reviewed { .. }
             | EventKind::PrMerged { .. }
             | EventKind::PrClosed { .. }
             | EventKind::Reopened { .. }
@@ -393,6 +394,7 @@ impl Run {
                 };
                 let again = record.pr.as_ref().filter(|pr| pr.number == *number);
                 let opened_at = again.map_or(event.at, |pr| pr.opened_at);
+                let reviewed = again.and_then(|pr| pr.reviewed);
                 record.pr = Some(PrRecord {
                     number: *number,
                     url: url.clone(),
@@ -401,6 +403,7 @@ impl Run {
                     opened_at,
                     commit,
                     end: None,
+                    reviewed,
                 });
             }
             EventKind::PrUpdated { node, number, commit, base } => {
@@ -422,6 +425,27 @@ impl Run {
                 record.pr = None;
                 record.past_prs.insert(*number);
             }
+            EventKind::Reviewed { node, number, seen, reviews, by, reason } => {
+                let record = self.record(node);
+                let working = !matches!(record.landing, Landing::Accepted { .. });
+                match record.pr.as_mut() {
+                    _ if working => return Applied::No("the node is at work already"),
+                    Some(pr) if pr.number == *number && pr.end.is_none() => {
+                        pr.reviewed = Some(*seen);
+                    }
+                    _ => return Applied::No("no such open pull request"),
+                }
+                let known = record.heeded.len();
+                record.heeded.extend(reviews.iter().cloned());
+                if record.heeded.len() > known {
+                    record.reopen(reason);
+                    // A person's word, as a retry is.
+                    record.contract_burnt = 0;
+                    record.infrastructure_burnt = 0;
+                    let review = reviews.last().cloned().unwrap_or_default();
+                    record.change_request = Some(ChangeRequest { review, by: by.clone() });
+                }
+            }
             EventKind::PrMerged { node, number, commit } => {
                 return self.end_pr(node, *number, PrEnd::Merged(commit.clone()));
             }
@@ -433,8 +457,7 @@ impl Run {
                 if record.landing == Landing::None {
                     return Applied::No("the node is at work already");
                 }
-                record.landing = Landing::None;
-                record.reopened = Some(reason.clone());
+                record.reopen(reason);
                 record.reopenings += 1;
                 // What has ended stays ended: new work has a pull request of its own.
                 record.forget_ended_pr();

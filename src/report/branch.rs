@@ -32,9 +32,26 @@ pub fn left_alone_comment(marker: &str, node: &NodeId, head: &str, prefix: &str)
     page.finish()
 }
 
+/// A review that asks for changes was heard.
+#[must_use]
+pub fn changes_comment(marker: &str, node: &NodeId, by: &[String]) -> String {
+    let mut page = Page::body();
+    let (shown, more) = by.split_at(by.len().min(5));
+    let mut names: Vec<String> = shown.iter().map(|login| code(login, 40)).collect();
+    if !more.is_empty() {
+        names.push(format!("{} more", more.len()));
+    }
+    page.add(&format!(
+        "{marker}\n{} asked for changes: {node} goes back to work with that. What comes of it is \
+         checked as ever and pushed here; until then this branch holds the work that was reviewed.\n",
+        names.join(", ")
+    ));
+    page.finish()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{left_alone_comment, needless_comment};
+    use super::{changes_comment, left_alone_comment, needless_comment};
     use crate::model::NodeId;
 
     #[test]
@@ -44,6 +61,7 @@ mod tests {
         let all = [
             needless_comment("<!-- m -->", &node, "all that it changes is on main already"),
             left_alone_comment("<!-- m -->", &node, &head, "/overhaul"),
+            changes_comment("<!-- m -->", &node, &["ann".to_owned(), "@org/`all".to_owned()]),
         ];
         insta::assert_snapshot!(all.join("\n====\n"));
     }

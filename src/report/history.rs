@@ -139,6 +139,9 @@ fn line(kind: &EventKind) -> Option<(Option<&NodeId>, String)> {
         E::PrMerged { node, number, .. } => (Some(node), format!("pull request {number} merged")),
         E::PrClosed { node, number } => (Some(node), format!("pull request {number} closed")),
         E::Reopened { node, reason } => (Some(node), format!("back to work: {reason}")),
+        E::Reviewed { node, reviews, by, .. } if !reviews.is_empty() => {
+            (Some(node), format!("back to work: {} asked for changes", by.join(", ")))
+        }
         E::Retried { node, by } => (Some(node), format!("retried by {by}")),
         E::Skipped { node, by } => (Some(node), format!("skipped by {by}")),
         E::PoolPaused { pool, until, outcome, .. } => {

@@ -32,6 +32,18 @@ pub fn left_alone(run: &RunId, number: u64, ours: &str) -> String {
     format!("{PREFIX}left-alone {run} {number} {short} -->")
 }
 
+/// Of the comment that a review was heard which asks for changes.
+#[must_use]
+pub fn changes(run: &RunId, number: u64, review: &str) -> String {
+    // The forge's word: whatever it is, it stays within the line.
+    let review: String = review
+        .chars()
+        .filter(|c| c.is_ascii_alphanumeric() || "_=".contains(*c))
+        .take(80)
+        .collect();
+    format!("{PREFIX}changes {run} {number} {review} -->")
+}
+
 /// Of a run's dashboard issue.
 #[must_use]
 pub fn dashboard(run: &RunId) -> String {

@@ -20,7 +20,7 @@ mod summary;
 pub mod text;
 pub mod view;
 
-pub use branch::{left_alone_comment, needless_comment};
+pub use branch::{changes_comment, left_alone_comment, needless_comment};
 pub use combined::{combined_body, combined_title};
 pub use dashboard::{dashboard, dashboard_title};
 pub use html::html_report;

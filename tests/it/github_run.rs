@@ -16,9 +16,11 @@ mod fan_out;
 mod follow;
 mod jobs;
 mod merging;
+mod network;
 mod orders;
 mod people;
 mod race;
+mod reviews;
 mod sources;
 mod trouble;
 

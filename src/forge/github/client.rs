@@ -71,7 +71,7 @@ impl Client {
             Auth::App(_) => Vec::new(),
         };
         Ok(Self {
-            transport: Transport::new(settings)?,
+            transport: Transport::new()?,
             auth,
             root: settings.api_url.as_str().trim_end_matches('/').to_owned(),
             graphql: settings.graphql_url.as_str().to_owned(),

@@ -67,6 +67,7 @@ pub(super) struct Pull {
     pub state: String,
     #[serde(default, deserialize_with = "nullable")]
     pub draft: bool,
+    pub updated_at: Option<String>,
     pub merged_at: Option<String>,
     pub merge_commit_sha: Option<String>,
     pub head: End,
@@ -107,6 +108,7 @@ impl From<Pull> for PullRequest {
             merge_commit: pull.merge_commit_sha.filter(|_| merged),
             draft: pull.draft,
             labels: names(&pull.labels),
+            updated_at: pull.updated_at.and_then(|at| at.parse().ok()),
         }
     }
 }

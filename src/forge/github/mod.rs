@@ -16,6 +16,7 @@ mod limits;
 mod pace;
 mod pulls;
 mod repository;
+mod reviews;
 mod sarif;
 mod settings;
 mod text;
@@ -34,7 +35,7 @@ pub use self::repository::Standing;
 pub use self::settings::{Credentials, GitHubSettings};
 use super::{
     Alive, Comment, Edit, Forge, ForgeError, Issue, NewPullRequest, Permission, PullRequest,
-    PullRequestPatch, State,
+    PullRequestPatch, Reviews, State,
 };
 use crate::git::{Remote, Tokens};
 use crate::intake::ReportedIssue;
@@ -58,8 +59,7 @@ impl GitHub {
     /// Prepares the client; nothing is sent yet. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// [`ForgeError::Forbidden`] for credentials that cannot work, [`ForgeError::Invalid`] for
-    /// certificates that cannot be read.
+    /// [`ForgeError::Forbidden`] for credentials that cannot work.
     pub fn connect(settings: GitHubSettings) -> Result<Self, ForgeError> {
         let client = Arc::new(Client::new(&settings)?);
         Ok(Self { settings, client, creating: tokio::sync::Mutex::new(()) })
@@ -161,6 +161,10 @@ impl Forge for GitHub {
 
     async fn enable_auto_merge(&self, number: u64, head: &str) -> Result<(), ForgeError> {
         self.auto_merge(number, head).await
+    }
+
+    async fn reviews(&self, pulls: &[u64]) -> Result<Vec<Reviews>, ForgeError> {
+        Ok(self.reviews_of(pulls).await?)
     }
 
     async fn update_pull_request(

@@ -1,7 +1,6 @@
 //! How to reach a repository on GitHub, and with whose rights.
 
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,8 +44,6 @@ pub struct GitHubSettings {
     pub server_url: Url,
     /// Whose rights.
     pub credentials: Credentials,
-    /// Certificates (PEM) to trust besides the system's.
-    pub ca_bundle: Option<PathBuf>,
     /// Least time between two writes. GitHub asks for one second.
     pub write_spacing: Duration,
     /// A limit that ends within this is waited for; a longer one is an error with its end.
@@ -83,7 +80,6 @@ impl GitHubSettings {
             graphql_url: address("https://api.github.com/graphql")?,
             server_url: address("https://github.com")?,
             credentials,
-            ca_bundle: None,
             write_spacing: Duration::from_secs(1),
             longest_wait: Duration::from_secs(90),
             time: Arc::new(SystemTime),

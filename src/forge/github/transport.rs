@@ -2,7 +2,7 @@
 //! its own.
 //!
 //! octocrab builds and runs the requests; below it is our HTTP client, because octocrab's own
-//! knows neither proxies nor added certificates. Its typed models are not used (a new word in an
+//! knows no proxies. Its typed models are not used (a new word in an
 //! enum makes a whole pull request unreadable), its retries neither (they repeat writes).
 
 use std::convert::Infallible;
@@ -15,7 +15,6 @@ use octocrab::{AuthState, OctoBody, Octocrab, OctocrabBuilder};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
-use super::settings::GitHubSettings;
 use crate::forge::ForgeError;
 
 /// Largest answer that is read. 100 pull requests with the longest bodies are about 20 MB.
@@ -56,9 +55,9 @@ pub(super) struct Transport {
 
 impl Transport {
     /// # Errors
-    /// When the certificates cannot be read or the client cannot be built.
-    pub(super) fn new(settings: &GitHubSettings) -> Result<Self, ForgeError> {
-        let client = http_client(settings)?;
+    /// When the client cannot be built.
+    pub(super) fn new() -> Result<Self, ForgeError> {
+        let client = http_client()?;
         let service = tower::service_fn(move |request: Request<OctoBody>| {
             let client = client.clone();
             async move { exchange(&client, request).await }
@@ -95,28 +94,17 @@ impl Transport {
     }
 }
 
-fn http_client(settings: &GitHubSettings) -> Result<reqwest::Client, ForgeError> {
+fn http_client() -> Result<reqwest::Client, ForgeError> {
     // A provider that is installed already is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let mut builder = reqwest::Client::builder()
+    reqwest::Client::builder()
         .user_agent(concat!("overhaul/", env!("CARGO_PKG_VERSION")))
         // Followed by the client, which keeps method and body and never leaves the server.
         .redirect(reqwest::redirect::Policy::none())
         .connect_timeout(CONNECT_TIMEOUT)
-        .timeout(REQUEST_TIMEOUT);
-    if let Some(path) = &settings.ca_bundle {
-        let wrong = |what: &dyn std::fmt::Display| {
-            ForgeError::Invalid(format!("ca-bundle {}: {what}", path.display()))
-        };
-        let pem = std::fs::read(path).map_err(|error| wrong(&error))?;
-        let certificates =
-            reqwest::Certificate::from_pem_bundle(&pem).map_err(|error| wrong(&error))?;
-        if certificates.is_empty() {
-            return Err(wrong(&"no certificate in it"));
-        }
-        builder = builder.tls_certs_merge(certificates);
-    }
-    builder.build().map_err(|error| ForgeError::Invalid(causes(&error)))
+        .timeout(REQUEST_TIMEOUT)
+        .build()
+        .map_err(|error| ForgeError::Invalid(causes(&error)))
 }
 
 async fn exchange(

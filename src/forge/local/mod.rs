@@ -118,6 +118,7 @@ impl LocalForge {
             merge_commit: head.merge_commit,
             draft: head.draft,
             labels: head.labels,
+            updated_at: None,
         }
     }
 

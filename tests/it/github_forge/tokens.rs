@@ -91,10 +91,6 @@ async fn credentials_that_cannot_work_are_refused_at_once() {
     };
     let error = GitHub::connect(rig.settings(key)).unwrap_err();
     assert!(!error.to_string().contains("not a key"));
-    let mut settings = rig.settings(Credentials::Workflow("ghs_workflow".into()));
-    settings.ca_bundle = Some("/nowhere/ca.pem".into());
-    let error = GitHub::connect(settings).unwrap_err();
-    assert!(error.to_string().contains("/nowhere/ca.pem"), "{error}");
 }
 
 #[tokio::test]

@@ -1,127 +1,123 @@
 //! Every event is only a wake-up: whatever it says, the same is looked at and the same is done.
-//! Payloads have the shape of GitHub's published examples, with people and places of this rig.
+
+use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::{Hub, UPPER};
+use super::{Done, Hub, UPPER};
 
-fn user(login: &str) -> Value {
-    json!({"login": login, "id": 2, "node_id": "U_2", "type": "User", "site_admin": false})
+/// GitHub's own examples, pruned (tests/data/webhooks/README.md): the event and its payload.
+fn examples() -> Vec<(String, Value)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/webhooks");
+    let mut found: Vec<(String, Value)> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|ending| ending == "json"))
+        .map(|path| {
+            let name = path.file_stem().unwrap().to_str().unwrap();
+            let payload = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+            (name.split('.').next().unwrap().to_owned(), payload)
+        })
+        .collect();
+    found.sort_by_key(|(event, payload)| (event.clone(), payload["action"].to_string()));
+    assert!(found.len() > 20, "{}", found.len());
+    found
 }
 
-fn payload(own: Value) -> Value {
-    let mut payload = json!({
-        "repository": {
-            "id": 1, "name": "hello", "full_name": "octo/hello", "private": false,
-            "owner": user("octo"), "fork": false, "default_branch": "main",
-        },
-        "sender": user("writer"),
-    });
-    for (name, value) in own.as_object().unwrap() {
-        payload[name] = value.clone();
-    }
-    payload
+/// An example of an event.
+fn example(event: &str, action: &str) -> Value {
+    let mut all = examples().into_iter();
+    all.find(|(name, payload)| name == event && payload["action"] == action).unwrap().1
 }
 
-fn comment(action: &str, on_pull_request: bool, author: &str, body: &str) -> Value {
-    let mut issue = json!({
-        "id": 3, "number": 1, "title": "Run", "state": "open", "locked": false,
-        "user": user("octo"), "author_association": "OWNER", "body": "x",
-    });
-    if on_pull_request {
-        issue["pull_request"] =
-            json!({"url": "u", "html_url": "h", "diff_url": "d", "patch_url": "p"});
-    }
-    payload(json!({
-        "action": action, "issue": issue,
-        "comment": {
-            "id": 99, "node_id": "C_99", "user": user(author), "body": body,
-            "author_association": "CONTRIBUTOR",
-        },
-    }))
+/// The job of an event with this payload.
+fn wake(hub: &mut Hub, run: u64, event: &str, payload: &[u8]) -> Done {
+    let path = hub.dir.path().join("event.json");
+    std::fs::write(&path, payload).unwrap();
+    hub.env.insert("GITHUB_EVENT_PATH", path.display().to_string());
+    hub.end(hub.start(run, event))
 }
 
-fn pull(action: &str, head_repository: &str) -> Value {
-    payload(json!({
-        "action": action, "number": 7,
-        "pull_request": {
-            "id": 5, "number": 7, "state": "closed", "merged": action == "closed", "draft": false,
-            "user": user("writer"), "body": null,
-            "head": {"label": "x:patch", "ref": "patch", "sha": "0".repeat(40),
-                "repo": {"full_name": head_repository, "fork": head_repository != "octo/hello"}},
-            "base": {"label": "octo:main", "ref": "main", "sha": "0".repeat(40),
-                "repo": {"full_name": "octo/hello", "fork": false}},
-        },
-    }))
+/// The job did what a job does to which nothing happened: it looked, and that was all.
+fn only_looked(done: &Done, what: &str) {
+    assert_eq!(done.code, Some(0), "{what}: {}", done.log);
+    assert_eq!(done.output("status"), "waiting", "{what}: {}", done.log);
+    assert_eq!(done.nodes("in_review"), 1, "{what}");
+    let calls: Vec<&str> = done.calls.iter().filter_map(|c| c.split(['?', ' ']).nth(1)).collect();
+    assert_eq!(calls, ["/issues/comments", "/issues/2", "/pulls"], "{what}: {:?}", done.calls);
+    assert!(done.calls.iter().all(|call| call.starts_with("GET")), "{what}: {:?}", done.calls);
+}
+
+/// A hub whose one pull request waits for people.
+fn waiting() -> Hub {
+    let hub = Hub::new(&["a"], UPPER, "pull-requests:\n  labels: []\n");
+    let first = hub.job(601);
+    assert_eq!(first.nodes("in_review"), 1, "{}", first.log);
+    hub.job(602);
+    hub
 }
 
 #[test]
 fn every_event_ends_in_the_same_observation() {
-    let mut hub = Hub::new(&["a"], UPPER, "pull-requests:\n  labels: []\n");
-    let first = hub.job(601);
-    assert_eq!(first.nodes("in_review"), 1, "{}", first.log);
-    let mut review = pull("submitted", "octo/hello");
-    review["review"] = json!({
-        "id": 8, "user": user("writer"), "state": "changes_requested", "body": "/overhaul cancel",
-    });
-    let run = json!({
-        "id": 11, "name": "CI", "head_branch": "main", "event": "push", "status": "completed",
-        "conclusion": "failure", "workflow_id": 4, "run_attempt": 1,
-    });
-    let events: Vec<(&str, Value)> = vec![
-        ("schedule", payload(json!({"schedule": "17 3 * * *"}))),
-        (
-            "workflow_dispatch",
-            payload(json!({"inputs": null, "ref": "refs/heads/main", "workflow": "x"})),
-        ),
-        (
-            "repository_dispatch",
-            payload(json!({"action": "go", "branch": "main", "client_payload": {}})),
-        ),
+    let mut hub = waiting();
+    let none = json!({"action": "brand_new"});
+    let more = ["schedule", "something_new"].map(|event| (event.to_owned(), none.clone()));
+    for ((event, mut payload), run) in examples().into_iter().chain(more).zip(610..) {
         // What an event carries is not obeyed: only what the API says was written.
-        ("issue_comment", comment("created", false, "writer", "/overhaul cancel")),
-        ("issue_comment", comment("edited", true, "writer", "/overhaul cancel")),
-        ("issue_comment", comment("deleted", false, "writer", "/overhaul cancel")),
-        ("pull_request", pull("closed", "octo/hello")),
-        ("pull_request", pull("synchronize", "octo/hello")),
-        ("pull_request_review", review),
-        ("workflow_run", payload(json!({"action": "completed", "workflow_run": run}))),
-        ("issues", payload(json!({"action": "edited", "issue": {"number": 1}}))),
-        ("something_new", payload(json!({}))),
-        // Damaged: it still only wakes.
-        ("issue_comment", json!({"comment": []})),
-    ];
-    let mut seen: Option<Vec<String>> = None;
-    for ((event, payload), run) in events.into_iter().zip(610..) {
-        let path = hub.dir.path().join("event.json");
-        std::fs::write(&path, payload.to_string()).unwrap();
-        hub.env.insert("GITHUB_EVENT_PATH", path.display().to_string());
-        let done = hub.end(hub.start(run, event));
-        assert_eq!(done.code, Some(0), "{event}: {}", done.log);
-        assert_eq!(done.output("status"), "waiting", "{event}: {}", done.log);
-        assert_eq!(done.nodes("in_review"), 1, "{event}");
-        // Since when comments are read follows the clock.
-        let calls = done.calls.iter().map(|c| c.split("since=").next().unwrap().to_owned());
-        let calls: Vec<String> = calls.collect();
-        assert!(
-            calls.len() <= 3 && calls.iter().all(|c| c.starts_with("GET")),
-            "{event}: {calls:?}"
-        );
-        assert_eq!(&calls, seen.get_or_insert_with(|| calls.clone()), "{event}");
+        for said in ["/comment/body", "/review/body", "/issue/body", "/client_payload/command"] {
+            if let Some(text) = payload.pointer_mut(said) {
+                *text = "/overhaul cancel".into();
+            }
+        }
+        let what = format!("{event} {}", payload["action"]);
+        let done = wake(&mut hub, run, &event, payload.to_string().as_bytes());
+        only_looked(&done, &what);
+        assert!(!done.log.contains("can't be read"), "{what}: {}", done.log);
     }
+}
+
+#[test]
+fn a_damaged_payload_is_told_and_still_only_wakes() {
+    let mut hub = waiting();
+    let whole = example("issue_comment", "edited").to_string();
+    let deep = "[".repeat(100_000);
+    let huge = format!("{{\"pad\":\"{}\"}}", "x".repeat(27 << 20));
+    let damaged = [&whole[..whole.len() / 2], "", "null", "[1]", "\u{0}", &deep, &huge];
+    for (payload, run) in damaged.into_iter().zip(670..) {
+        let what: String = payload.chars().take(20).collect();
+        let done = wake(&mut hub, run, "issue_comment", payload.as_bytes());
+        only_looked(&done, &what);
+        assert!(done.log.contains("the event's payload can't be read"), "{what}: {}", done.log);
+    }
+    // Fields of other kinds are fields that are not there.
+    let wrong = json!({"action": ["edited"], "comment": {"id": "1", "user": 7}, "sender": []});
+    only_looked(&wake(&mut hub, 680, "issue_comment", wrong.to_string().as_bytes()), "wrong");
+    hub.env.insert("GITHUB_EVENT_PATH", hub.dir.path().join("nowhere.json").display().to_string());
+    only_looked(&hub.end(hub.start(681, "workflow_run")), "no file");
 }
 
 #[test]
 fn pull_requests_of_forks_are_told_so_and_nothing_is_touched() {
     let mut hub = Hub::new(&["a"], "exit 1\n", "");
-    let path = hub.dir.path().join("event.json");
-    hub.env.insert("GITHUB_EVENT_PATH", path.display().to_string());
-    for (event, run) in [("pull_request", 651), ("pull_request_target", 652)] {
-        std::fs::write(&path, pull("opened", "stranger/hello").to_string()).unwrap();
-        let done = hub.end(hub.start(run, event));
+    let fork = |event: &str, action: &str| {
+        let mut payload = example(event, action);
+        payload["pull_request"]["head"]["repo"]["full_name"] = "stranger/hello".into();
+        payload.to_string()
+    };
+    let opened = fork("pull_request", "opened");
+    let events = [
+        ("pull_request", opened.clone(), "from a fork"),
+        ("pull_request_target", opened, "from a fork"),
+        ("pull_request_review", fork("pull_request_review", "submitted"), "from a fork"),
+        // Whose it is can't be told: it is not taken for ours.
+        ("pull_request_target", "{\"pull_request\":".to_owned(), "can't be told"),
+        ("pull_request", json!({"pull_request": {"head": 1}}).to_string(), "can't be told"),
+    ];
+    for ((event, payload, told), run) in events.into_iter().zip(651..) {
+        let done = wake(&mut hub, run, event, payload.as_bytes());
         assert_eq!(done.code, Some(0), "{}", done.log);
         assert_eq!(done.output("status"), "idle");
-        assert!(done.summary.contains("from a fork"), "{}", done.summary);
+        assert!(done.summary.contains(told), "{event}: {}", done.summary);
         assert_eq!(done.calls, Vec::<String>::new());
     }
     assert!(hub.rig.git().head("overhaul/state").is_none());
@@ -132,11 +128,8 @@ fn comments_start_so_many_cycles_an_hour_and_no_more() {
     let fuse = "pull-requests:\n  labels: []\ncommands:\n  fuse:\n    cycles-per-hour: 1\n";
     let worker = format!("case \"$1\" in N-002) exit 3;; esac\n{UPPER}");
     let mut hub = Hub::new(&["a", "b"], &worker, fuse);
-    let path = hub.dir.path().join("event.json");
-    let event = comment("created", false, "writer", "hello").to_string();
-    std::fs::write(&path, event).unwrap();
-    hub.env.insert("GITHUB_EVENT_PATH", path.display().to_string());
-    let first = hub.end(hub.start(661, "issue_comment"));
+    let event = example("issue_comment", "created").to_string();
+    let first = wake(&mut hub, 661, "issue_comment", event.as_bytes());
     assert_eq!(first.nodes("failed"), 1, "{}", first.log);
     let issue = hub.issues()[0];
     hub.rig.world().add_comment("writer", issue, "/overhaul retry N-002");

@@ -26,6 +26,9 @@ fn a_run_goes_from_the_schedule_to_its_close() {
     assert_eq!(issues.len(), 1, "one dashboard");
     assert!(hub.rig.world().issue(issues[0]).body.contains("N-003"));
 
+    // What was opened is looked at once for reviews.
+    assert_eq!(hub.job(106).calls.len(), 4);
+
     // Nothing happened: nothing is written, and next to nothing asked.
     let edited = hub.rig.world().issue(issues[0]).updated;
     let state = hub.rig.git().head("overhaul/state");

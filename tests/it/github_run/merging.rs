@@ -79,6 +79,7 @@ fn people_merge_close_push_and_comment_while_the_base_moves() {
     assert_eq!(hub.show(&branch("N-004"), "d.txt"), "D");
     let kept = git.run(&["for-each-ref", "refs/overhaul/quarantine"]);
     assert!(kept.contains(&thrown), "{kept}");
+    hub.job(507);
     let idle = hub.job(505);
     assert!(
         idle.calls.len() <= 3 && idle.calls.iter().all(|c| c.starts_with("GET")),

@@ -50,6 +50,7 @@ fn a_tick_acts_as_its_command_and_what_people_wrote_stays() {
     assert_eq!(after.matches("Ann: I mend the worker.").count(), 1, "{after}");
     assert!(after.contains("mine") && !after.contains("[x] <!-- overhaul:tick retry"), "{after}");
 
+    hub.job(706);
     // Nothing more is said, and an edit without a tick asks for nothing.
     hub.rig.world().edit_issue("reader", dashboard, &format!("{after}\nBob: fine.\n"));
     let idle = hub.job(704);

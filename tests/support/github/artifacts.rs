@@ -25,6 +25,10 @@ pub struct Artifact {
     pub run: String,
     pub bytes: Option<Vec<u8>>,
     pub done: bool,
+    /// `application/zip` where the client packed files.
+    kind: String,
+    /// As its writer said.
+    hash: String,
     blocks: BTreeMap<String, Vec<u8>>,
 }
 
@@ -58,7 +62,9 @@ pub fn twirp(
             }
             let id = world.new_id();
             let (bytes, blocks) = (None, BTreeMap::new());
-            world.artifacts.push(Artifact { id, name, run, bytes, done: false, blocks });
+            let kind = body["mime_type"].as_str().unwrap_or("application/zip").to_owned();
+            let (done, hash) = (false, String::new());
+            world.artifacts.push(Artifact { id, name, run, bytes, done, kind, hash, blocks });
             let url = format!("{}/blob/{id}?{SIGNATURE}", bases.server);
             // As one implementation and the other answer.
             let key = if id.is_multiple_of(2) { "signed_upload_url" } else { "signedUploadUrl" };
@@ -73,13 +79,42 @@ pub fn twirp(
             }
             artifact.done = true;
             artifact.id = new;
+            artifact.hash = body["hash"].as_str().unwrap_or_default().to_owned();
             Reply::new(200, json!({"ok": true, "artifact_id": new.to_string()}))
         }
         ("DeleteArtifact", Some(at)) => {
             let gone = world.artifacts.remove(at);
             Reply::new(200, json!({"ok": true, "artifact_id": gone.id.to_string()}))
         }
-        ("FinalizeArtifact" | "DeleteArtifact", None) => refuse(404, "not_found"),
+        ("ListArtifacts", _) => {
+            let named = body["name_filter"].as_str();
+            let numbered = body["id_filter"].as_str();
+            let wanted = world.artifacts.iter().filter(|a| {
+                a.done
+                    && a.run == run
+                    && named.is_none_or(|name| a.name == name)
+                    && numbered.is_none_or(|id| a.id.to_string() == id)
+            });
+            let job = &body["workflow_job_run_backend_id"];
+            let list: Vec<Value> = wanted
+                .map(|a| {
+                    json!({
+                        "workflow_run_backend_id": run, "workflow_job_run_backend_id": job,
+                        "database_id": a.id.to_string(), "name": a.name, "digest": a.hash,
+                        "size": a.bytes.as_ref().map_or(0, Vec::len).to_string(),
+                        "created_at": world.now(),
+                    })
+                })
+                .collect();
+            Reply::new(200, json!({"artifacts": list}))
+        }
+        ("GetSignedArtifactURL", Some(at)) if world.artifacts[at].done => {
+            let url = format!("{}/blob/{}?sig=rest", bases.server, world.artifacts[at].id);
+            Reply::new(200, json!({"name": name, "signed_url": url}))
+        }
+        ("FinalizeArtifact" | "DeleteArtifact" | "GetSignedArtifactURL", _) => {
+            refuse(404, "not_found")
+        }
         _ => refuse(404, "bad_route"),
     }
 }
@@ -100,7 +135,15 @@ pub fn blob(
         return answer(404, Vec::new());
     };
     if method == "GET" {
-        return answer(200, artifact.bytes.clone().unwrap_or_default());
+        let ending = if artifact.kind == "application/zip" { ".zip" } else { "" };
+        return Response::builder()
+            .header("content-type", &artifact.kind)
+            .header(
+                "content-disposition",
+                format!("attachment; filename=\"{}{ending}\"", artifact.name),
+            )
+            .body(Body::from(artifact.bytes.clone().unwrap_or_default()))
+            .expect("a response");
     }
     let Some(rest) = query.strip_prefix(SIGNATURE) else { return answer(403, Vec::new()) };
     let pairs: BTreeMap<String, String> =

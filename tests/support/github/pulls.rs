@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::render::Renderer;
 use super::reply::{Asked, Reply};
 use super::server::Bases;
-use super::world::{Pull, World};
+use super::world::{Pull, Review, World};
 
 const LONGEST_BODY: usize = 65_536;
 
@@ -161,6 +161,42 @@ pub fn ask_reviewers(world: &mut World, asked: &Asked, bases: &Bases) -> Reply {
     }
     world.pull(number).reviewers.extend(logins);
     Reply::new(201, bases.renderer(world).pull(number, &world.issues[&number], false))
+}
+
+/// A pull request as GraphQL tells its reviews: of each person the latest one with a verdict, of
+/// people who may write.
+pub fn opinions(world: &World, number: u64) -> Value {
+    let Some(issue) = world.issues.get(&number).filter(|issue| issue.pull.is_some()) else {
+        return Value::Null;
+    };
+    let mut latest: Vec<&Review> = Vec::new();
+    for review in world.reviews.iter().filter(|r| r.on == number && r.state != "COMMENTED") {
+        latest.retain(|earlier| earlier.author != review.author);
+        latest.push(review);
+    }
+    let writes = |login: &str| {
+        let role = world.users.get(login).map_or("none", |user| user.role);
+        matches!(role, "write" | "maintain" | "admin")
+    };
+    let nodes: Vec<Value> = latest
+        .into_iter()
+        .filter(|review| writes(&review.author))
+        .map(|review| {
+            let remark = |(path, line, body): &(String, u64, String)| {
+                json!({"path": path, "line": line, "body": body})
+            };
+            let remarks: Vec<Value> = review.remarks.iter().map(remark).collect();
+            json!({
+                "id": review.id, "state": review.state, "body": review.body,
+                "author": {"__typename": "User", "login": review.author},
+                "comments": {"nodes": remarks},
+            })
+        })
+        .collect();
+    json!({
+        "number": number, "updatedAt": issue.updated,
+        "latestOpinionatedReviews": {"nodes": nodes},
+    })
 }
 
 pub fn branch(world: &mut World, asked: &Asked, bases: &Bases) -> Reply {

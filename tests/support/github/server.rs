@@ -211,9 +211,17 @@ impl Shared {
         let graphql = if self.prefix.is_empty() { "/graphql" } else { "/api/graphql" };
         if full_path == graphql {
             let body = json.unwrap_or_default();
-            let merging = body["query"].as_str().is_some_and(|q| q.contains("enablePullRequest"));
-            return Some(if merging {
+            let query = body["query"].as_str().unwrap_or_default();
+            return Some(if query.contains("enablePullRequest") {
                 self.auto_merge(method, headers, body)
+            } else if query.contains("latestOpinionatedReviews") {
+                let mut faults = self.faults.lock().expect("no poison");
+                let fault = faults::take(&mut faults, method, full_path);
+                drop(faults);
+                if let Some(Answer::Status(status, ..)) = fault.map(|fault| fault.answer) {
+                    return Some(Reply::error(status, "fault"));
+                }
+                self.reviews(headers, body)
             } else {
                 self.graphql(headers, body)
             });
@@ -285,6 +293,42 @@ impl Shared {
             status: reply.status,
             body: Some(body),
         });
+        reply
+    }
+
+    /// The reviews of some pull requests, each under a name of its own.
+    fn reviews(&self, headers: &HeaderMap, asked: Value) -> Reply {
+        let mut world = self.world();
+        let given = headers.get("authorization").and_then(|v| v.to_str().ok()).unwrap_or_default();
+        let token = world.tokens.get(given.strip_prefix("Bearer ").unwrap_or_default());
+        let may = token.is_some_and(|token| token.may("pull-requests", "read"));
+        let query = asked["query"].as_str().unwrap_or_default();
+        let whole = [
+            "fragment asked on PullRequest { number updatedAt ",
+            "latestOpinionatedReviews(first: 20, writersOnly: true) { nodes { id state body ",
+            "author { __typename login }",
+            "comments(first: 30) { nodes { path line body } }",
+        ];
+        if let Some(missing) = whole.iter().find(|part| !query.contains(**part)) {
+            self.violate([format!("{missing} is not asked for")], "graphql");
+        }
+        let reply = if may {
+            let name = |word: &str| word.strip_prefix('p')?.strip_suffix(':')?.parse::<u64>().ok();
+            let names = query.split_whitespace().filter_map(name);
+            let pulls: serde_json::Map<String, Value> =
+                names.map(|n| (format!("p{n}"), pulls::opinions(&world, n))).collect();
+            Reply::new(200, serde_json::json!({"data": {"repository": pulls}}))
+        } else {
+            Reply::error(401, "Bad credentials")
+        };
+        let logged = Logged {
+            at: world.clock.read(),
+            method: "GET".to_owned(),
+            target: "graphql reviews".to_owned(),
+            status: reply.status,
+            body: Some(asked),
+        };
+        world.log.push(logged);
         reply
     }
 

@@ -107,6 +107,19 @@ pub struct Comment {
     pub lag: Lag,
 }
 
+/// A person's review of a pull request.
+#[derive(Debug, Clone)]
+pub struct Review {
+    pub id: String,
+    pub on: u64,
+    pub author: String,
+    /// `APPROVED`, `CHANGES_REQUESTED`, `COMMENTED`, `DISMISSED`.
+    pub state: &'static str,
+    pub body: String,
+    /// Path, line and text.
+    pub remarks: Vec<(String, u64, String)>,
+}
+
 #[derive(Debug, Clone)]
 pub struct Run {
     pub status: &'static str,
@@ -153,6 +166,8 @@ pub struct World {
     pub app: Option<App>,
     pub issues: BTreeMap<u64, Issue>,
     pub comments: BTreeMap<u64, Comment>,
+    /// Oldest first.
+    pub reviews: Vec<Review>,
     /// Comment, login, content.
     pub reactions: Vec<(u64, String, String)>,
     pub runs: BTreeMap<u64, Run>,
@@ -222,6 +237,7 @@ impl World {
             app: None,
             issues: BTreeMap::new(),
             comments: BTreeMap::new(),
+            reviews: Vec::new(),
             reactions: Vec::new(),
             runs: BTreeMap::new(),
             alerts: Vec::new(),
@@ -313,6 +329,15 @@ impl World {
         self.comments.insert(id, comment);
         self.issue(on).updated = now;
         id
+    }
+
+    /// A person reviews a pull request. A second later than whatever changed it last: times on
+    /// GitHub are whole seconds.
+    pub fn review(&mut self, author: &str, on: u64, state: &'static str, body: &str) {
+        let id = format!("PRR_{}", self.new_id());
+        let (author, body) = (author.to_owned(), body.to_owned());
+        self.reviews.push(Review { id, on, author, state, body, remarks: Vec::new() });
+        self.issue(on).updated += jiff::SignedDuration::from_secs(1);
     }
 
     /// A person edits a comment.
