@@ -55,6 +55,8 @@ pub struct CommandSettings {
     pub backend: String,
     /// Kernel limits.
     pub walls: Walls,
+    /// It reaches its gateway only, or nothing where it has none.
+    pub closed_network: bool,
     /// Bytes that worktree and home may grow.
     pub disk_growth: Option<u64>,
 }
@@ -75,6 +77,7 @@ impl CommandSettings {
             key_variable: None,
             backend: backend.to_owned(),
             walls: Walls::default(),
+            closed_network: false,
             disk_growth: None,
         }
     }
@@ -154,6 +157,10 @@ impl CommandWorker {
         spec.deadline = attempt.deadline;
         spec.output_cap = OUTPUT_CAP;
         spec.walls = self.settings.walls.around(&[&attempt.workdir, &attempt.home]);
+        if self.settings.closed_network {
+            spec.walls =
+                spec.walls.connecting(Some(gateway.map(Gateway::port).into_iter().collect()));
+        }
         let folders = vec![attempt.workdir.clone(), attempt.home.clone()];
         spec.disk = self.settings.disk_growth.map(|growth| DiskWatch { folders, growth });
         spec.cancel = attempt.cancel.clone();

@@ -157,9 +157,7 @@ fn command(
         settings.backend.clone_from(backend);
     }
     settings.walls = around.walls.naming(&pool.command);
-    if pool.network == PoolNetwork::None {
-        settings.walls = settings.walls.connecting(Some(Vec::new()));
-    }
+    settings.closed_network = pool.network == PoolNetwork::None;
     settings.disk_growth = around.disk_growth;
     Ok(Arc::new(CommandWorker::new(settings)))
 }

@@ -54,6 +54,6 @@ pub enum PoolNetwork {
     /// Anywhere.
     #[default]
     Any,
-    /// Nowhere, by TCP.
+    /// Nowhere by TCP but to the gateway of its own `base-url`.
     None,
 }

@@ -20,9 +20,9 @@ use crate::scheduling::{Asked, Estimate, MeterIx, Millis, Request, Scheduler, Us
 const FAR: Millis = 120_000;
 /// Longest wait of one request in its line; clients give up after five minutes.
 const LONGEST_WAIT: Duration = Duration::from_secs(280);
-/// How far a backend's clock may run behind ours when it counts a request, milliseconds: the time
-/// between admission and arrival. Our windows stay full that much longer.
-const ARRIVAL: Millis = 250;
+/// The longest that a request may be on its way before its backend counts it, milliseconds. Our
+/// windows stay full that much longer, or for as long as it took until the backend answered.
+const ARRIVAL: Millis = 2_000;
 
 /// The core and who waits for it.
 #[derive(Debug)]
@@ -248,6 +248,13 @@ impl Ticket {
 }
 
 impl Permit for Ticket {
+    fn answered(&self) {
+        if let Some(request) = &self.request {
+            let now = self.desk.now();
+            self.desk.change(|core| core.answered(request, now));
+        }
+    }
+
     fn settle(mut self: Box<Self>, seen: &Seen) {
         let Some(request) = self.request.take() else { return };
         self.note(seen);

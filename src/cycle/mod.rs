@@ -19,6 +19,7 @@ mod inbox;
 mod journal;
 mod keys;
 mod land;
+mod memory;
 mod names;
 mod next_step;
 mod open;

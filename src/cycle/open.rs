@@ -10,7 +10,7 @@ use super::context::BaseHead;
 use super::error::blocking;
 use super::proof::SOURCE_KEY;
 use super::setup::Parts;
-use super::{Clock, CycleError, Journal};
+use super::{Clock, CycleError, Journal, memory};
 use crate::config::{Config, Origin};
 use crate::forge::{Forge, ForgeError};
 use crate::git::{Mode, Oid, Repo};
@@ -103,6 +103,8 @@ pub struct NewRun {
     pub plan: Plan,
     /// Digest of its findings.
     pub digest: String,
+    /// What is known of the pools' quota from the run before.
+    pub known: Vec<EventKind>,
 }
 
 /// The newest open run, if there is one. Only the newest few are looked at: a run is opened only
@@ -172,6 +174,7 @@ pub(super) async fn choose(parts: &Parts) -> Result<Chosen, CycleError> {
     let (config, given) = (config.clone(), given.clone());
     let root = parts.options.repo.clone();
     let (repo, commit) = (parts.workspace.store().clone(), base.commit);
+    let now = parts.clock.now();
     blocking(move || {
         let sources = read_sources(&config, &given, fetched, &root, &repo, commit)?;
         if sources.iter().all(Vec::is_empty) {
@@ -192,7 +195,8 @@ pub(super) async fn choose(parts: &Parts) -> Result<Chosen, CycleError> {
         let short: String = findings.chars().take(8).collect();
         let id = RunId::new(format!("r-{:04}-{short}", runs.len() + 1))
             .map_err(|e| CycleError::Internal(e.to_string()))?;
-        Ok(Chosen::New(Box::new(NewRun { id, plan, digest })))
+        let known = memory::carry(&config, recent.first(), now);
+        Ok(Chosen::New(Box::new(NewRun { id, plan, digest, known })))
     })
     .await
 }
@@ -213,7 +217,7 @@ pub async fn write_opening(
         .map_err(|e| CycleError::Internal(format!("the plan can't be written: {e}")))?;
     let digest = hex_digest([bytes.as_slice()]);
     let blob = (plan_blob(&digest), bytes);
-    let events = vec![
+    let mut events = vec![
         EventKind::Opened {
             run: new.id.clone(),
             base_branch: base.branch.clone(),
@@ -222,6 +226,7 @@ pub async fn write_opening(
         },
         EventKind::Planned { revision: new.plan.revision, digest },
     ];
+    events.extend(new.known.iter().cloned());
     journal.write_batch(events, vec![blob], Vec::new()).await?;
     Ok(journal)
 }

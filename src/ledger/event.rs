@@ -10,7 +10,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
-    AttemptNumber, CycleId, FindingId, GrantId, NodeId, Outcome, OwnerToken, PoolId, RunId, Usage,
+    AttemptNumber, CycleId, FindingId, GrantId, MeterKey, NodeId, Outcome, OwnerToken, PoolId,
+    RunId, Usage,
 };
 
 /// The event format that this version writes.
@@ -441,6 +442,12 @@ pub enum EventKind {
     SizeBanned { node: NodeId, pool: PoolId, tokens: u64 },
     /// A limit that was learned, not declared.
     LimitLearned { pool: PoolId, limits: crate::model::Limits },
+    /// Whose quota each pool draws on, and what the run before used of it. The first one counts.
+    Metered {
+        meters: BTreeMap<PoolId, MeterKey>,
+        #[serde(default)]
+        used: Vec<Used>,
+    },
     /// A pool that is declared free charges this much, US dollars per million tokens.
     CostObserved { pool: PoolId, usd_per_mtok: f64 },
     /// The run cannot go on now.
@@ -514,6 +521,19 @@ pub enum EventKind {
     #[serde(skip_serializing, other)]
     #[schemars(skip)]
     Unknown,
+}
+
+/// What a pool used before the run began.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub struct Used {
+    /// Which.
+    pub pool: PoolId,
+    /// When, at the latest.
+    #[schemars(with = "String")]
+    pub at: Timestamp,
+    /// How much.
+    pub usage: Usage,
 }
 
 /// JSON Schema of one event, for those who read a run's log with tools of their own. A reader must

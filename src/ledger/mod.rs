@@ -8,7 +8,7 @@ mod state;
 
 pub use event::{
     BranchAsk, Burn, CheckRecord, EVENT_VERSION, Event, EventKind, Evidence, FrictionType,
-    GrantedClaim, Holder, PauseCause, PausedNode, Receipt, Share, event_schema,
+    GrantedClaim, Holder, PauseCause, PausedNode, Receipt, Share, Used, event_schema,
 };
 pub use record::{
     Approval, Asked, Claim, Failure, FrictionRecord, Gate, GrantRecord, HeadRecord, Landing, Made,

@@ -9,14 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::event::{Burn, Event, EventKind, GrantedClaim, Holder, PauseCause};
+use super::event::{Burn, Event, EventKind, GrantedClaim, Holder, PauseCause, Used};
 use super::questions::command_key;
 use super::record::{
     Approval, Asked, ChangeRequest, Claim, Failure, FrictionRecord, Gate, GrantRecord, HeadRecord,
     Landing, Made, NodeRecord, PauseRecord, PoolPause, PoolRecord, PoolSettle, PrEnd, PrRecord,
     Received, ShownRecord,
 };
-use crate::model::{AttemptNumber, GrantId, NodeId, OwnerToken, PoolId, RunId, Usage};
+use crate::model::{AttemptNumber, GrantId, MeterKey, NodeId, OwnerToken, PoolId, RunId, Usage};
 
 /// After this long, who was about to make something is taken to be dead: making it takes seconds,
 /// waits for limits included it takes less than this.
@@ -58,6 +58,8 @@ pub struct Run {
     pub heads: BTreeSet<String>,
     /// (node, pool) pairs that do not fit, with the size in tokens.
     pub bans: BTreeMap<NodeId, BTreeMap<PoolId, u64>>,
+    /// Whose quota each pool draws on, as the run began.
+    pub meters: BTreeMap<PoolId, MeterKey>,
     /// The pause, until work resumes.
     pub pause: Option<PauseRecord>,
     /// Friction, in order of first appearance.
@@ -173,6 +175,7 @@ impl Run {
             | EventKind::BranchAnswered { .. }
             | EventKind::HeadReset { .. }
             | EventKind::Approved { .. } => self.apply_branch(event),
+            EventKind::Metered { meters, used } => self.remember(meters, used),
             EventKind::PoolPaused { .. }
             | EventKind::PoolSettled { .. }
             | EventKind::PoolRestored { .. }
@@ -702,6 +705,17 @@ impl Run {
             EventKind::Closed { counts, .. } => self.closed = Some(counts.clone()),
             EventKind::Cancelled { by } => self.cancelled = Some(by.clone()),
             _ => return Applied::No("not a run event"),
+        }
+        Applied::Yes
+    }
+
+    fn remember(&mut self, meters: &BTreeMap<PoolId, MeterKey>, used: &[Used]) -> Applied {
+        if !self.meters.is_empty() {
+            return Applied::No("the meters are known already");
+        }
+        self.meters.clone_from(meters);
+        for Used { pool, at, usage } in used {
+            self.pools.entry(pool.clone()).or_default().recent.push((*at, *usage));
         }
         Applied::Yes
     }

@@ -336,6 +336,14 @@ impl Meters {
         }
     }
 
+    /// The backend answers: it has counted the request by now.
+    pub fn counted(&mut self, reservation: Reservation, now: Millis) {
+        let meter = &mut self.meters[reservation.meter.0];
+        for window in [&mut meter.requests, &mut meter.day, &mut meter.input, &mut meter.output] {
+            window.counted(reservation.seq, now);
+        }
+    }
+
     /// Gives an attempt's slot back.
     pub fn release(&mut self, ix: MeterIx) {
         let meter = &mut self.meters[ix.0];

@@ -86,6 +86,12 @@ impl Scheduler {
         self.meters.queue(meter, estimate, waits);
     }
 
+    /// A request is answered; see [`super::Meters::counted`].
+    pub fn answered(&mut self, request: &Request, now: Millis) {
+        self.room = None;
+        self.meters.counted(request.reservation, now);
+    }
+
     /// A request is over: what it really used, where that was reported, and what its answer said of
     /// the limits.
     pub fn settle_request(
@@ -95,7 +101,7 @@ impl Scheduler {
         hints: &[LimitHint],
         now: Millis,
     ) {
-        self.room = None;
+        self.answered(&request, now);
         let Request { node, pool, reservation, taken } = request;
         self.meters.settle(reservation, used.tokens);
         for hint in hints {

@@ -74,6 +74,15 @@ impl Window {
         }
     }
 
+    /// An amount was counted by then, which is earlier than was feared. The order of entries stays.
+    pub(super) fn counted(&mut self, seq: u64, by: Millis) {
+        if let Ok(ix) = self.entries.binary_search_by_key(&seq, |e| e.seq) {
+            let before = ix.checked_sub(1).map_or(by, |ix| self.entries[ix].at);
+            let entry = &mut self.entries[ix];
+            entry.at = entry.at.min(by.max(before));
+        }
+    }
+
     /// The backend says that `remaining` is left until `reset_at`; `outstanding` is what we have
     /// reserved and the backend may not have counted yet.
     pub(super) fn correct(&mut self, remaining: u64, outstanding: u64, reset_at: Millis) {
@@ -141,6 +150,21 @@ mod tests {
         assert_eq!(w.earliest(3_000, Some(3), 3, 1), Some(120_000));
         assert_eq!(w.earliest(3_000, Some(3), 0, 4), None);
         assert_eq!(w.earliest(60_000, Some(3), 0, 1), Some(60_000));
+    }
+
+    #[test]
+    fn an_answer_ends_the_fear_of_being_counted_later() {
+        let mut w = Window::new(60_000);
+        w.push(1, 2_000, 1);
+        w.push(2, 2_100, 1);
+        w.counted(2, 50);
+        assert_eq!(w.earliest(100, Some(2), 0, 1), Some(62_000), "one after the other");
+        assert_eq!(w.earliest(100, Some(2), 0, 2), Some(62_000));
+        w.counted(1, 100);
+        w.counted(2, 150);
+        w.counted(2, 9_000);
+        assert_eq!(w.earliest(200, Some(2), 0, 1), Some(60_100));
+        assert_eq!(w.earliest(200, Some(2), 0, 2), Some(60_150), "never later than it was");
     }
 
     #[test]

@@ -59,16 +59,18 @@ fn used(input: u64, output: u64) -> Seen {
     Seen { status: Some(200), usage: Some((input, output)), ..Seen::default() }
 }
 
-/// (time of admission, input tokens) of everything that was sent.
+/// (time of arrival, input tokens) of everything that was sent.
 type Sent = Arc<Mutex<Vec<(i64, u64)>>>;
 
-/// Sends requests one after the other, of different sizes and lengths.
+/// Sends requests one after the other, of different sizes and lengths; each is a while on its way.
 async fn send(seat: Arc<Seat>, seed: u64, count: usize, sent: Sent, start: tokio::time::Instant) {
     let mut random = fastrand::Rng::with_seed(seed);
     for _ in 0..count {
         let input = random.u64(50..400);
         let permit = seat.admit(input + random.u64(0..100), 50).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(random.u64(0..1_500))).await;
         sent.lock().unwrap().push((now(start), input));
+        permit.answered();
         tokio::time::sleep(Duration::from_millis(random.u64(20..3_000))).await;
         permit.settle(&used(input, 20));
     }
@@ -94,7 +96,8 @@ async fn thousand(limits: Limits, pools: usize) -> (Vec<(i64, u64)>, i64) {
     for task in tasks {
         task.await.unwrap();
     }
-    let sent = sent.lock().unwrap().clone();
+    let mut sent = sent.lock().unwrap().clone();
+    sent.sort_unstable();
     assert_eq!(sent.len(), 1_000);
     (sent, now(start))
 }
@@ -129,6 +132,13 @@ async fn two_transports_of_one_account_share_one_window() {
 
 #[tokio::test(start_paused = true)]
 async fn who_waits_is_woken_in_order_and_when_there_is_room() {
+    // How long the first answer takes, and how long its place is kept after the minute.
+    for (answers, kept) in [(0, 0), (700, 700), (9_000, 2_000)] {
+        woken(answers, kept).await;
+    }
+}
+
+async fn woken(answers: u64, kept: i64) {
     let start = tokio::time::Instant::now();
     let limits = Limits { requests_per_minute: Some(1), ..Limits::default() };
     let desk = desk(3, vec![pool("p", "one", limits)]);
@@ -140,6 +150,7 @@ async fn who_waits_is_woken_in_order_and_when_there_is_room() {
         tasks.push(tokio::spawn(async move {
             let permit = seat.admit(10, 10).await.unwrap();
             order.lock().unwrap().push((n, now(start)));
+            tokio::time::sleep(Duration::from_millis(answers)).await;
             permit.settle(&used(10, 10));
         }));
         tokio::task::yield_now().await;
@@ -151,7 +162,7 @@ async fn who_waits_is_woken_in_order_and_when_there_is_room() {
     assert_eq!(order.iter().map(|o| o.0).collect::<Vec<_>>(), [0, 1, 2, 3]);
     for (n, at) in order {
         // A window keeps a request until the backend has surely counted it.
-        assert!((0..10).contains(&(at - n * 60_250)), "{n} at {at}");
+        assert!((0..10).contains(&(at - n * (MINUTE + kept))), "{n} at {at}");
     }
     // New attempts come behind them, and the launch of the first was not booked beside its requests.
     assert!(launch(&desk, 60_000).is_empty());

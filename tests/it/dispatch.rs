@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::support::{Cycle, World, config, findings};
 
 mod budgets;
+mod memory;
 
 /// Where the clock of a test starts.
 const NOON: &str = "2030-01-01T12:00:00Z";

@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
 
+use overhaul::backends::scripted::{Answer, Scripted};
 use overhaul::process::layers;
 
 use crate::hostile::{branch_of, lives, node, start, until, why, world};
@@ -237,6 +238,43 @@ fn checks_and_pools_without_a_network_reach_no_port() {
         let [worker, check] = listeners.each_ref().map(connected);
         assert_eq!((worker, check), (worker_open, check_open), "{lines}");
     }
+}
+
+/// Knocks at a port of the machine, then asks its gateway; `a` is how that answered.
+fn asks_its_gateway(port: u16) -> String {
+    format!(
+        r#"a) bash -c 'exec 3<>/dev/tcp/127.0.0.1/{port}' 2>/dev/null
+    p=${{OVERHAUL_BASE_URL#http://127.0.0.1:}}
+    bash -c 'exec 3<>"/dev/tcp/127.0.0.1/$1"
+        printf "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" >&3
+        printf "Authorization: Bearer %s\r\nContent-Length: 2\r\n\r\n{{}}" "$OVERHAUL_TOKEN" >&3
+        head -n 1 <&3' bash "${{p%/v1}}" > a 2>/dev/null
+    echo X >> a;;
+"#
+    )
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_command_without_a_network_reaches_its_gateway_and_no_other_port() {
+    needs("network");
+    let endpoint = Scripted::start(|_, _| Answer::text("hi").into()).await.unwrap();
+    for (network, open) in [("none", false), ("any", true)] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let cases = asks_its_gateway(listener.local_addr().unwrap().port());
+        let world = world(&["a"], &cases, "true", "");
+        let path = world.path("overhaul.yml");
+        let text = std::fs::read_to_string(&path).unwrap();
+        let address = endpoint.base_url().unwrap();
+        let pool = format!("    base-url: {address}\n    network: {network}\n");
+        let keys = "    cost-per-mtok: 0\n";
+        std::fs::write(path, text.replace(keys, &format!("{keys}{pool}"))).unwrap();
+        let cycle = world.next_step();
+        assert_eq!(node(&world, "a")["state"], "in_review", "{network}: {}", cycle.stderr);
+        let answer = world.show(&branch_of(&world, "a"), "a");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{network}: {answer}");
+        assert_eq!(connected(&listener), open, "{network}");
+    }
+    assert_eq!(endpoint.requests().len(), 2);
 }
 
 #[test]

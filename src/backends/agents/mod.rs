@@ -215,9 +215,8 @@ impl AgentWorker {
         spec.output_cap = OUTPUT_CAP;
         spec.walls = self.settings.walls.around(&[&attempt.workdir, &attempt.home]);
         if self.settings.closed_network {
-            let address = gateway.and_then(|g| url::Url::parse(&g.base_url()).ok());
-            let port = address.and_then(|address| address.port());
-            spec.walls = spec.walls.connecting(Some(port.into_iter().collect()));
+            spec.walls =
+                spec.walls.connecting(Some(gateway.map(Gateway::port).into_iter().collect()));
         }
         let folders = vec![attempt.workdir.clone(), attempt.home.clone()];
         spec.disk = self.settings.disk_growth.map(|growth| DiskWatch { folders, growth });

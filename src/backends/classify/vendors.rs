@@ -76,8 +76,15 @@ pub(super) static ROUTERS: &[Rule] = &[
             r"exceededbudget",
             r"budget (?:limit )?(?:exceeded|exhausted|reached)",
             r"over (?:its |your |the )?budget",
+            r"crossed budget",
         ]),
         "litellm proxy 400/429",
+    ),
+    rule(
+        "litellm-unknown-key",
+        Auth,
+        when().says(&[r"no_db_connection"]),
+        "litellm 400: not its own key, and no database in which others could be",
     ),
     rule(
         "litellm-no-deployment",

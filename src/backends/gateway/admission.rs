@@ -21,6 +21,9 @@ pub trait Admission: Debug + Send + Sync {
 
 /// Room that one request holds. Dropped without [`Permit::settle`], it counts as estimated.
 pub trait Permit: Send {
+    /// The backend begins to answer: it has counted the request.
+    fn answered(&self) {}
+
     /// Gives back what was not used, and shows what the backend said of its limits.
     fn settle(self: Box<Self>, seen: &Seen);
 }

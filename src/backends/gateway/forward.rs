@@ -114,6 +114,9 @@ pub(super) async fn forward(
         }
         Ok(Ok(response)) => response,
     };
+    if let Some(permit) = &exchange.permit {
+        permit.answered();
+    }
     exchange.seen.status = Some(response.status().as_u16());
     exchange.seen.headers = plain_headers(response.headers());
     if response.status().is_success() {

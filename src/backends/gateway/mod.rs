@@ -209,6 +209,12 @@ impl Gateway {
         format!("http://{}", self.address)
     }
 
+    /// The loopback port that it listens on.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.address.port()
+    }
+
     /// What the worker shows instead of a key. Worth nothing outside this attempt.
     #[must_use]
     pub fn token(&self) -> &SecretString {
