@@ -17,7 +17,7 @@ pub(super) struct Args {
 
 pub(super) async fn run(args: Args) -> Result<(), Failure> {
     let mut checks = doctor::machine();
-    let loaded = args.run.configuration();
+    let loaded = args.run.configuration().await;
     let configured = loaded.is_ok();
     match loaded {
         Err(failure) => checks.push(of_failure("configuration", &failure)),

@@ -152,8 +152,15 @@ pub(super) fn from_inputs(args: &mut Args, runtime: &Runtime) -> Result<(), Fail
         args.run.repo.clone_from(workspace);
     }
     let repo = args.run.repo.clone();
-    if args.run.config.is_none() {
-        args.run.config = runtime.input("config").map(|path| repo.join(path));
+    if args.run.config.is_none()
+        && let Some(path) = runtime.input("config")
+    {
+        // A file of the runner is the workflow's own word; a path is one of the repository.
+        if path.starts_with('/') {
+            args.run.config = Some(path.into());
+        } else {
+            args.run.committed = Some(path.trim_start_matches("./").to_owned());
+        }
     }
     if args.findings.is_empty() {
         let listed = runtime.input("findings").unwrap_or_default();

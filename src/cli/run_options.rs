@@ -8,8 +8,10 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::{Failure, validate};
 use crate::actions::{Log, Results, Runtime, SECRET_INPUTS};
-use crate::config::{Config, HeaderValue, HumanDuration, StateStore};
-use crate::cycle::{Clock, Env, Given, JobArtifacts, Options, Place, Woken, default_work_root};
+use crate::config::{Config, DEFAULT_PATH, HeaderValue, HumanDuration, StateStore};
+use crate::cycle::{
+    Clock, Env, Given, JobArtifacts, Options, Place, Woken, default_work_root, on_default_branch,
+};
 use crate::forge::github::{Credentials, GitHub, GitHubSettings};
 use crate::git::{Remote, Repo};
 use crate::ledger::Holder;
@@ -22,9 +24,13 @@ pub(super) struct RunArgs {
     /// The checkout.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub repo: PathBuf,
-    /// The configuration [default: .github/overhaul.yml in the checkout].
+    /// The configuration [default: .github/overhaul.yml; in a job on Actions that of the default
+    /// branch, whatever is checked out, else that of the checkout].
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// Path of the configuration in the repository, by the action's input.
+    #[arg(skip)]
+    pub committed: Option<String>,
     /// Keep pull requests, issues and comments as files in this folder instead of on GitHub.
     #[arg(long, value_name = "DIR", env = "OVERHAUL_LOCAL")]
     pub local: Option<PathBuf>,
@@ -60,16 +66,51 @@ fn clock() -> Clock {
 }
 
 impl RunArgs {
+    /// The configuration, for commands that can do without a run.
+    pub(super) async fn configuration(&self) -> Result<Config, Failure> {
+        let env = env();
+        let runtime = Runtime::from_env(&|name| env(name));
+        if !self.is_of_default_branch(&runtime) {
+            return self.checked_out();
+        }
+        let around = self.around(&runtime, &*env).await?;
+        self.of_default_branch(&around, &*env).await
+    }
+
+    /// In a job anybody may have chosen what is checked out (the head of a pull request, what an
+    /// agent left): only a named file is taken from there.
+    fn is_of_default_branch(&self, runtime: &Runtime) -> bool {
+        runtime.on_actions && self.config.is_none()
+    }
+
+    async fn of_default_branch(&self, around: &Around, env: &Env) -> Result<Config, Failure> {
+        let path = self.committed.as_deref().unwrap_or(DEFAULT_PATH);
+        let (place, remote) = (&around.place, around.remote.clone());
+        let root = self.work_root(env);
+        let found = on_default_branch(&self.repo, place, remote, &root, path).await;
+        let (branch, bytes) = found.map_err(super::next_step::failure)?;
+        let name = format!("{path} on branch {branch}");
+        match bytes {
+            Some(bytes) => validate::parse(&validate::text_of(bytes, &name)?, &name),
+            None => Err(Failure::usage(format!("there is no {name}"))
+                .because("a job's configuration is that of the default branch")
+                .remedy(validate::how_to_get_one())),
+        }
+    }
+
+    fn work_root(&self, env: &Env) -> PathBuf {
+        self.work_dir.clone().unwrap_or_else(|| default_work_root(&self.repo, env))
+    }
+
     /// The named configuration, else the checkout's; that of a bare repository is on its default
     /// branch.
-    pub(super) fn configuration(&self) -> Result<Config, Failure> {
-        let file =
-            self.config.clone().unwrap_or_else(|| self.repo.join(crate::config::DEFAULT_PATH));
+    fn checked_out(&self) -> Result<Config, Failure> {
+        let file = self.config.clone().unwrap_or_else(|| self.repo.join(DEFAULT_PATH));
         if self.config.is_some() || file.exists() || self.repo.join(".git").exists() {
             return validate::load(Some(&file));
         }
         match committed(&self.repo) {
-            Some(text) => validate::parse(&text, crate::config::DEFAULT_PATH),
+            Some(text) => validate::parse(&text, DEFAULT_PATH),
             None => validate::load(Some(&file)),
         }
     }
@@ -82,50 +123,28 @@ impl RunArgs {
         resume: bool,
     ) -> Result<Options, Failure> {
         let env = env();
-        let config = self.configuration()?;
         let runtime = Runtime::from_env(&|name| env(name));
+        let here =
+            if self.is_of_default_branch(&runtime) { None } else { Some(self.checked_out()?) };
+        let around = self.around(&runtime, &*env).await?;
+        let config = match here {
+            Some(config) => config,
+            None => self.of_default_branch(&around, &*env).await?,
+        };
         // On standard error: what a command prints for machines stays whole.
         mask(&runtime, &config, &*env, &mut Log::new(std::io::stderr().lock(), runtime.on_actions))
             .map_err(|e| Failure::failed("cannot write to standard error").because(e))?;
-        let work_root =
-            self.work_dir.clone().unwrap_or_else(|| default_work_root(&self.repo, &*env));
-        let given_remote = match &self.remote {
-            None => None,
-            Some(url) => Some(
-                Remote::new(url, None)
-                    .map_err(|e| Failure::usage("the remote can't be used").because(e))?,
-            ),
-        };
+        let work_root = self.work_root(&*env);
+        let Around { place, remote, github } = around;
         let mut artifacts: Option<Arc<dyn Artifacts>> = None;
-        let (place, remote) = match &self.local {
-            Some(folder) => (Place::Local(folder.clone()), given_remote),
-            None => {
-                let github = connect(&runtime, &*env)?.ok_or_else(|| {
-                    Failure::usage("where do pull requests go?")
-                        .because("there is no token and repository of GitHub, and no --local")
-                        .remedy(
-                            "name a folder with --local, or set GITHUB_TOKEN and GITHUB_REPOSITORY",
-                        )
-                })?;
-                let remote = match given_remote {
-                    Some(remote) => remote,
-                    None => github
-                        .git_remote()
-                        .await
-                        .map_err(|e| Failure::refused("no token to push with").because(e))?,
-                };
-                let github = Arc::new(github);
-                if config.state.store == StateStore::Artifact {
-                    let results = Results::from_env(&|name| env(name)).map_err(|why| {
-                        Failure::usage("`state: artifact` needs the results service of a job")
-                            .because(why)
-                            .remedy("run as an action (`uses:`), or use `state: branch`")
-                    })?;
-                    artifacts = Some(Arc::new(JobArtifacts::new(results, github.clone())));
-                }
-                (Place::Forge(github), Some(remote))
-            }
-        };
+        if let Some(github) = github.filter(|_| config.state.store == StateStore::Artifact) {
+            let results = Results::from_env(&|name| env(name)).map_err(|why| {
+                Failure::usage("`state: artifact` needs the results service of a job")
+                    .because(why)
+                    .remedy("run as an action (`uses:`), or use `state: branch`")
+            })?;
+            artifacts = Some(Arc::new(JobArtifacts::new(results, github)));
+        }
         let holder = if runtime.on_actions { runtime.holder() } else { Holder::default() };
         Ok(Options {
             repo: self.repo.clone(),
@@ -143,6 +162,41 @@ impl RunArgs {
             artifacts,
             env,
             clock: clock(),
+        })
+    }
+}
+
+/// Where pull requests go, and where branches are pushed to.
+struct Around {
+    place: Place,
+    remote: Option<Remote>,
+    github: Option<Arc<GitHub>>,
+}
+
+impl RunArgs {
+    async fn around(&self, runtime: &Runtime, env: &Env) -> Result<Around, Failure> {
+        let given = self.remote.as_ref().map(|url| Remote::new(url, None)).transpose();
+        let given = given.map_err(|e| Failure::usage("the remote can't be used").because(e))?;
+        if let Some(folder) = &self.local {
+            return Ok(Around { place: Place::Local(folder.clone()), remote: given, github: None });
+        }
+        let github = connect(runtime, env)?.ok_or_else(|| {
+            Failure::usage("where do pull requests go?")
+                .because("there is no token and repository of GitHub, and no --local")
+                .remedy("name a folder with --local, or set GITHUB_TOKEN and GITHUB_REPOSITORY")
+        })?;
+        let remote = match given {
+            Some(remote) => remote,
+            None => github
+                .git_remote()
+                .await
+                .map_err(|e| Failure::refused("no token to push with").because(e))?,
+        };
+        let github = Arc::new(github);
+        Ok(Around {
+            place: Place::Forge(github.clone()),
+            remote: Some(remote),
+            github: Some(github),
         })
     }
 }
@@ -173,7 +227,7 @@ fn woken(runtime: &Runtime) -> Woken {
 fn committed(repo: &Path) -> Option<String> {
     let repo = Repo::open(repo).ok()?;
     let tree = repo.tree_of(repo.find_ref("HEAD").ok()??).ok()?;
-    let bytes = repo.read_path(tree, crate::config::DEFAULT_PATH.as_bytes()).ok()??;
+    let bytes = repo.read_path(tree, DEFAULT_PATH.as_bytes()).ok()??;
     String::from_utf8(bytes).ok()
 }
 

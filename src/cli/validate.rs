@@ -64,10 +64,7 @@ fn read(file: &Path) -> Result<String, Failure> {
     let open = std::fs::File::open(file).map_err(|error| {
         let failure = Failure::usage(format!("cannot read {name}")).because(&error);
         if error.kind() == std::io::ErrorKind::NotFound {
-            failure.remedy(format!(
-                "write {DEFAULT_PATH} (docs/configuration.md and examples/overhaul.yml show how, \
-                 `overhaul schema` prints every setting), or name another file"
-            ))
+            failure.remedy(how_to_get_one())
         } else {
             failure.remedy("make the file readable, or name another one")
         }
@@ -77,6 +74,22 @@ fn read(file: &Path) -> Result<String, Failure> {
     open.take(MAX_CONFIG_BYTES as u64 + 1)
         .read_to_end(&mut bytes)
         .map_err(|error| Failure::usage(format!("cannot read {name}")).because(error))?;
+    text_of(bytes, &name.to_string())
+}
+
+/// What to do where there is no configuration.
+pub(crate) fn how_to_get_one() -> String {
+    format!(
+        "write {DEFAULT_PATH} (docs/configuration.md and examples/overhaul.yml show how, \
+         `overhaul schema` prints every setting), or name another file"
+    )
+}
+
+/// The text of a configuration, as far as it can be one; `name` is where it came from.
+///
+/// # Errors
+/// Exit 2 when it is too large or no text.
+pub(crate) fn text_of(bytes: Vec<u8>, name: &str) -> Result<String, Failure> {
     if bytes.len() > MAX_CONFIG_BYTES {
         return Err(Failure::usage(format!("{name} is larger than {MAX_CONFIG_BYTES} bytes"))
             .remedy("keep findings and prompts in files of their own and name them here"));

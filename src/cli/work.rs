@@ -1,4 +1,4 @@
-//! `work` and `accept-node`: one handed-out node, in a job of its own.
+//! `work` and `accept-node`: handed-out nodes, in a job of their own.
 
 use std::io::Read as _;
 use std::path::PathBuf;
@@ -14,14 +14,14 @@ use crate::model::Usage;
 const VARIABLE: &str = "OVERHAUL_GRANT";
 
 /// Largest hand-out that is read, bytes.
-const MAX_HAND_OUT: u64 = 64 << 10;
+const MAX_HAND_OUT: u64 = 1 << 20;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct WorkArgs {
     #[command(flatten)]
     pub run: RunArgs,
-    /// File with the node's entry of the matrix, `-` for standard input [default: the variable
-    /// OVERHAUL_GRANT].
+    /// File with the node's entry of the matrix, or with a list of entries to do one after the other;
+    /// `-` for standard input [default: the variable OVERHAUL_GRANT].
     #[arg(long, value_name = "FILE")]
     pub grant: Option<PathBuf>,
     /// Folder for the result, outside the checkout.
@@ -51,17 +51,56 @@ pub(super) struct AcceptArgs {
 }
 
 pub(super) async fn run(args: WorkArgs) -> Result<(), Failure> {
-    let granted = hand_out(&args)?;
+    let granted = hand_outs(&args)?;
     let options = args.run.options(Given::default(), None, false).await?;
-    let left = work(options, granted, &args.out, stop_signal()).await.map_err(failure)?;
-    show(&left, args.run.json)
+    let all = granted.entries();
+    let done = work(options, all, &args.out, stop_signal()).await.map_err(failure)?;
+    let mut refused = None;
+    let mut left = Vec::new();
+    for (granted, done) in all.iter().zip(done) {
+        match done {
+            Ok(done) => left.push(done),
+            Err(error) => {
+                if all.len() > 1 {
+                    tracing::error!(node = %granted.node, %error, "nothing is left of it");
+                }
+                refused = Some(error);
+            }
+        }
+    }
+    match (&granted, left.first()) {
+        (HandOuts::One(_), Some(only)) => show(only, &as_text(only), args.run.json)?,
+        (HandOuts::One(_), None) => {}
+        (HandOuts::Several(_), _) => {
+            let text: String = left.iter().map(as_text).collect();
+            show(&left, &text, args.run.json)?;
+        }
+    }
+    refused.map_or(Ok(()), |error| Err(failure(error)))
+}
+
+/// What a job is to do.
+enum HandOuts {
+    One(Box<GrantedNode>),
+    Several(Vec<GrantedNode>),
+}
+
+impl HandOuts {
+    fn entries(&self) -> &[GrantedNode] {
+        match self {
+            Self::One(only) => std::slice::from_ref(only),
+            Self::Several(all) => all,
+        }
+    }
 }
 
 pub(super) async fn accept(args: AcceptArgs) -> Result<(), Failure> {
     if !(args.cost_usd.is_finite() && args.cost_usd >= 0.0) {
         return Err(Failure::usage("--cost-usd is no amount of money"));
     }
-    let granted = hand_out(&args.work)?;
+    let HandOuts::One(granted) = hand_outs(&args.work)? else {
+        return Err(Failure::usage("which node?").because("what an agent left is of one node"));
+    };
     let options = args.work.run.options(Given::default(), None, false).await?;
     let delivered = Delivered {
         result: args.result,
@@ -73,10 +112,10 @@ pub(super) async fn accept(args: AcceptArgs) -> Result<(), Failure> {
         },
         model: args.model,
     };
-    let left = accept_node(options, granted, delivered, &args.work.out, stop_signal())
+    let left = accept_node(options, *granted, delivered, &args.work.out, stop_signal())
         .await
         .map_err(failure)?;
-    show(&left, args.work.run.json)?;
+    show(&left, &as_text(&left), args.work.run.json)?;
     if left.acceptable {
         return Ok(());
     }
@@ -85,8 +124,8 @@ pub(super) async fn accept(args: AcceptArgs) -> Result<(), Failure> {
         .remedy("hand the result in all the same: it counts as a failed attempt, whose reason the next one is told"))
 }
 
-/// The node's entry of the matrix. It holds a key: it is never shown.
-fn hand_out(args: &WorkArgs) -> Result<GrantedNode, Failure> {
+/// The node's entry of the matrix, or several. They hold keys: they are never shown.
+fn hand_outs(args: &WorkArgs) -> Result<HandOuts, Failure> {
     let problem = |why: String| {
         Failure::usage("which node?").because(why).remedy(format!(
             "set {VARIABLE} to the node's entry of the grant's matrix, or name a file with --grant"
@@ -106,21 +145,33 @@ fn hand_out(args: &WorkArgs) -> Result<GrantedNode, Failure> {
             text
         }
     };
+    let read = if text.trim_start().starts_with('[') {
+        serde_json::from_str(&text).map(HandOuts::Several)
+    } else {
+        serde_json::from_str(&text).map(|only| HandOuts::One(Box::new(only)))
+    };
     // The text is not quoted in the error: it holds the key.
-    serde_json::from_str(&text).map_err(|e| {
+    read.map_err(|e| {
         problem(format!("line {}, column {}: it is no entry of a matrix", e.line(), e.column()))
     })
 }
 
-fn show(left: &Left, json: bool) -> Result<(), Failure> {
+fn as_text(left: &Left) -> String {
+    let bundle = left.bundle.display();
+    if left.acceptable {
+        format!("acceptable: {bundle}\n")
+    } else {
+        format!("not acceptable: {bundle}\n{}\n", left.detail)
+    }
+}
+
+fn show(left: &impl serde::Serialize, text: &str, json: bool) -> Result<(), Failure> {
     let text = if json {
         serde_json::to_string_pretty(left)
             .map(|text| text + "\n")
             .map_err(|e| Failure::failed("the result can't be shown").because(e))?
-    } else if left.acceptable {
-        format!("acceptable: {}\n", left.bundle.display())
     } else {
-        format!("not acceptable: {}\n{}\n", left.bundle.display(), left.detail)
+        text.to_owned()
     };
     let runtime = Runtime::from_env(&|name| std::env::var(name).ok());
     if !runtime.on_actions {

@@ -27,7 +27,7 @@ pub use load::MAX_CONFIG_BYTES;
 pub use models::{KnownModel, known_model};
 pub use placeholder::fill;
 pub use pool::{HeaderValue, PoolConfig, ToolMode};
-pub use sandbox::{PoolNetwork, Sandbox, SandboxMode};
+pub use sandbox::{PoolNetwork, Sandbox, SandboxMode, UnixSockets};
 pub use scalar::{Dial, HumanDuration};
 pub use schema::{DRAFT, config_schema};
 pub use sections::{

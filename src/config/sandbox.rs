@@ -13,6 +13,8 @@ pub struct Sandbox {
     pub read: Vec<String>,
     /// Further files and folders that may be written, such as a shared cache: absolute, or `~/`.
     pub write: Vec<String>,
+    /// Which Unix sockets workers and checks may open.
+    pub unix_sockets: UnixSockets,
     /// Most memory of one worker or check, with all that it starts, in bytes.
     #[schemars(range(min = 1))]
     pub memory_bytes: u64,
@@ -27,6 +29,7 @@ impl Default for Sandbox {
             mode: SandboxMode::BestEffort,
             read: Vec::new(),
             write: Vec::new(),
+            unix_sockets: UnixSockets::Own,
             // A large compiler or a bundler fits; a runaway loop does not take the machine with it.
             memory_bytes: 8 << 30,
             processes: 4_096,
@@ -47,6 +50,17 @@ pub enum SandboxMode {
     Off,
 }
 
+/// Which Unix sockets workers and checks may open.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum UnixSockets {
+    /// Those that they make themselves where the kernel can tell; else pairs only.
+    #[default]
+    Own,
+    /// All that the user may open: Docker's too, and with it the machine.
+    Any,
+}
+
 /// Where a pool's worker may connect to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -54,6 +68,6 @@ pub enum PoolNetwork {
     /// Anywhere.
     #[default]
     Any,
-    /// Nowhere by TCP but to the gateway of its own `base-url`.
+    /// Nowhere but to the gateway of its own `base-url`.
     None,
 }

@@ -53,7 +53,7 @@ pub use journal::{Journal, JournalError, Written};
 pub use next_step::{CycleReport, FailedNode, Status, next_step};
 pub use open::{Given, package_scripts, plan_for, policy, read_file};
 pub use pools::{Env, PoolSet};
-pub use setup::{Options, Place, Woken, default_work_root};
+pub use setup::{Options, Place, Woken, default_work_root, on_default_branch};
 pub use status::{NodeStatus, PoolStatus, RunStatus, run_report, run_status};
 pub use steer::{Steer, Steered, steer};
 pub use take_in::{Fate, TakeInOptions, TakenIn, merge_results};

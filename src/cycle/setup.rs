@@ -108,7 +108,7 @@ pub(super) async fn prepare(options: Options) -> Result<Parts, CycleError> {
     let clock = options.clock.clone();
     let config = options.config.clone();
     refuse_unsupported(&config)?;
-    check_places(&options)?;
+    check_places(&options.repo, &options.place, &options.work_root)?;
     walls::check_required(&config)?;
     let (root, repo) = (options.work_root.clone(), options.repo.clone());
     let (given_remote, base) = (options.remote.clone(), config.base.clone());
@@ -193,16 +193,16 @@ fn short_branch(full: String) -> String {
 }
 
 /// Places that can't work are named before anything is spent on them.
-fn check_places(options: &Options) -> Result<(), CycleError> {
+fn check_places(repo: &Path, place: &Place, work_root: &Path) -> Result<(), CycleError> {
     // A bare repository has no working tree to keep clean.
-    let has_tree = options.repo.join(".git").exists();
-    let work = std::path::absolute(&options.work_root).ok();
-    let checkouts = [std::path::absolute(&options.repo).ok(), options.repo.canonicalize().ok()];
+    let has_tree = repo.join(".git").exists();
+    let work = std::path::absolute(work_root).ok();
+    let checkouts = [std::path::absolute(repo).ok(), repo.canonicalize().ok()];
     let inside = work
         .is_some_and(|work| checkouts.iter().flatten().any(|checkout| work.starts_with(checkout)));
     if has_tree && inside {
         return Err(CycleError::input(
-            format!("{} is inside the checkout", options.work_root.display()),
+            format!("{} is inside the checkout", work_root.display()),
             "name a folder outside of it with --work-dir: the working tree is never touched",
         ));
     }
@@ -214,10 +214,10 @@ fn check_places(options: &Options) -> Result<(), CycleError> {
             )
         })
     };
-    if let Place::Local(folder) = &options.place {
+    if let Place::Local(folder) = place {
         writable(&folder.join("pulls"), "pull requests", "--local")?;
     }
-    writable(&options.work_root, "worktrees", "--work-dir")
+    writable(work_root, "worktrees", "--work-dir")
 }
 
 /// A verify command whose program is not there would refuse every attempt: said before one is paid.
@@ -277,28 +277,58 @@ fn fetch_base(
     wanted: Option<&str>,
 ) -> Result<BaseHead, CycleError> {
     let store = workspace.store();
-    let branch = match wanted {
-        Some(branch) => branch.to_owned(),
-        // The answer is a full ref name.
-        None => remote.default_branch(store)?.map(short_branch).ok_or_else(|| {
+    let (full, commit) = match wanted {
+        Some(branch) => {
+            let full = names::full(branch);
+            let there = remote.ls_remote(store, &[&full])?;
+            let Some(commit) = there.get(&full).copied() else {
+                return Err(CycleError::input(
+                    format!("the base branch '{branch}' does not exist on the remote"),
+                    "correct `base` in the configuration, or push the branch",
+                ));
+            };
+            (full, commit)
+        }
+        None => remote.default_branch(store)?.ok_or_else(|| {
             CycleError::input(
                 "the remote has no default branch",
                 "push a branch first, or name it as `base` in the configuration",
             )
         })?,
     };
-    let full = names::full(&branch);
-    let there = remote.ls_remote(store, &[&full])?;
-    let Some(commit) = there.get(&full).copied() else {
-        return Err(CycleError::input(
-            format!("the base branch '{branch}' does not exist on the remote"),
-            "correct `base` in the configuration, or push the branch",
-        ));
-    };
+    let branch = short_branch(full.clone());
     if !store.has(commit) {
         remote.fetch(store, &[&format!("+{full}:refs/overhaul/base/{branch}")])?;
     }
     Ok(BaseHead { branch, commit })
+}
+
+/// A file of the remote's default branch, whatever is checked out, and the branch's name. `None`
+/// where the branch has no such file.
+///
+/// # Errors
+/// When a place can't be used, or the remote does not answer.
+pub async fn on_default_branch(
+    repo: &Path,
+    place: &Place,
+    remote: Option<Remote>,
+    work_root: &Path,
+    file: &str,
+) -> Result<(String, Option<Vec<u8>>), CycleError> {
+    check_places(repo, place, work_root)?;
+    let (repo, root, file) = (repo.to_owned(), work_root.to_owned(), file.to_owned());
+    blocking(move || {
+        let workspace = Workspace::open(&root, &repo)?;
+        let remote = match remote {
+            Some(remote) => remote,
+            None => Remote::origin_of(workspace.repository())?,
+        };
+        let head = fetch_base(&workspace, &remote, None)?;
+        let store = workspace.store();
+        let bytes = store.read_path(store.tree_of(head.commit)?, file.as_bytes())?;
+        Ok::<_, CycleError>((head.branch, bytes))
+    })
+    .await
 }
 
 impl Parts {

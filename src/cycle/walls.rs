@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use super::CycleError;
 use super::pools::Env;
-use crate::config::{Config, PoolNetwork, SandboxMode};
-use crate::process::{Layer, Reach, Sandbox, Walls, can_separate, layers};
+use crate::config::{Config, PoolNetwork, SandboxMode, UnixSockets};
+use crate::process::{Layer, Reach, Sandbox, UNIX_SOCKETS, Walls, can_separate, layers};
 use crate::workspace::{Workspace, toolchain_env};
 
 /// Largest single file that a worker or check may write, bytes.
@@ -54,6 +54,7 @@ pub(super) fn of(config: &Config, env: &Env, closed: &[PathBuf], readable: &[Pat
             read,
             write: settings.write.iter().map(named).collect(),
             connect: None,
+            any_sockets: settings.unix_sockets == UnixSockets::Any,
             required: settings.mode == SandboxMode::Required,
             reach,
         }
@@ -73,8 +74,20 @@ pub(super) fn of(config: &Config, env: &Env, closed: &[PathBuf], readable: &[Pat
 
 /// The layers that the kernel holds or lacks; none where the sandbox is off.
 pub(super) fn kernel(config: &Config) -> Vec<Layer> {
-    let off = config.sandbox.mode == SandboxMode::Off;
-    if off { Vec::new() } else { layers() }
+    if config.sandbox.mode == SandboxMode::Off {
+        return Vec::new();
+    }
+    let mut layers = layers();
+    if config.sandbox.unix_sockets == UnixSockets::Any {
+        for layer in layers.iter_mut().filter(|layer| layer.name == UNIX_SOCKETS) {
+            layer.held = false;
+            layer.detail =
+                "`sandbox: {unix-sockets: any}`: sockets that the user may open (such as \
+                            Docker's) are within reach of workers and checks"
+                    .to_owned();
+        }
+    }
+    layers
 }
 
 impl AllWalls {
@@ -86,7 +99,7 @@ impl AllWalls {
         if possible.is_ok() {
             workspace.separate_users();
             for layer in &mut self.layers {
-                if matches!(layer.name, "signals" | "unix-sockets") && !layer.held {
+                if layer.name == UNIX_SOCKETS || (layer.name == "signals" && !layer.held) {
                     layer.held = true;
                     layer.detail =
                         "other users' processes and sockets (such as Docker's) are out of \
@@ -111,16 +124,18 @@ impl AllWalls {
 /// Does the configuration need it? A user of its own for each worktree is for root.
 pub(super) fn wanted(layer: &Layer, config: &Config) -> bool {
     match layer.name {
-        "network" => {
+        "network" | "sockets" => {
             !config.verify.network
                 || config.pools().iter().any(|pool| pool.network == PoolNetwork::None)
         }
+        UNIX_SOCKETS => config.sandbox.unix_sockets == UnixSockets::Own,
         "users" => nix::unistd::geteuid().is_root(),
         _ => true,
     }
 }
 
-/// `sandbox.mode: required` is a promise: without the walls around files and network nothing runs.
+/// `sandbox.mode: required` is a promise: without the walls around files, network and sockets nothing
+/// runs.
 pub(super) fn check_required(config: &Config) -> Result<(), CycleError> {
     if config.sandbox.mode != SandboxMode::Required {
         return Ok(());
@@ -140,5 +155,5 @@ pub(super) fn check_required(config: &Config) -> Result<(), CycleError> {
 
 /// Is it one of the layers that `required` insists on?
 pub(super) fn is_needed(layer: &Layer) -> bool {
-    matches!(layer.name, "files" | "network")
+    matches!(layer.name, "files" | "network" | "sockets")
 }

@@ -1,9 +1,12 @@
-//! A handed-out node in a job of its own: it reads the ledger, works, judges, and leaves one file.
-//! It writes neither to the forge nor to the ledger; whatever it says is judged again where it lands.
+//! Handed-out nodes in a job of their own: it reads the ledger, works, judges, and leaves a file for
+//! each. It writes neither to the forge nor to the ledger; whatever it says is judged again where it
+//! lands.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
@@ -20,18 +23,24 @@ use super::{CycleError, GrantedNode, drive, names, next_step, open, seal};
 use crate::backends::{WorkReport, WorkerResult, result};
 use crate::config::Config;
 use crate::git::{Oid, parse_oid};
-use crate::ledger::{GrantedClaim, Run};
-use crate::model::{Outcome, Usage};
+use crate::ledger::{GrantedClaim, Run, fold};
+use crate::model::{NodeId, Outcome, PoolId, Usage};
 use crate::store::ReadOnly;
 use crate::workspace;
 
 /// Largest file with an agent's result that is read, bytes; of more, the end counts.
 const MAX_RESULT_FILE: usize = result::MAX_OUTPUT;
 
+/// How old the ledger may be that says whether a claim is still held. Work on a lost one is only lost
+/// work: the land job asks again.
+const LEDGER_AGE: SignedDuration = SignedDuration::from_secs(60);
+
 /// What a job left.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Left {
+    /// Which node.
+    pub node: NodeId,
     /// The file.
     pub bundle: PathBuf,
     /// How the attempt ended.
@@ -53,33 +62,29 @@ pub struct Delivered {
     pub model: Option<String>,
 }
 
-/// Runs one handed-out attempt on its pool.
+/// Runs handed-out attempts on their pools, one after the other; gives what became of each. Those that
+/// a stop or the end of the time budget leaves undone are not among them.
 ///
 /// # Errors
-/// [`CycleError::Refused`] when the claim is not held any more, or the hand-out is not that of the
-/// ledger. A node or pool that fails is no error: the file says so.
+/// When nothing can be begun. [`CycleError::Refused`], of all or of one, when the claim is not held any
+/// more, or the hand-out is not that of the ledger. A node or pool that fails is no error: its file says
+/// so.
 pub async fn work(
     options: Options,
-    granted: GrantedNode,
+    granted: &[GrantedNode],
     out: &Path,
     cancel: CancellationToken,
-) -> Result<Left, CycleError> {
-    let (cycle, ticket) = begin(options, &granted, true, cancel).await?;
-    let judged = match &ticket.pool.worker {
-        Some(_) => match attempt::work_and_judge(&cycle, &ticket).await {
-            Ok(both) => both,
-            Err(error) => (attempt::nothing_to_do(), attempt::unworkable(error)?),
-        },
-        None => {
-            let why = format!(
-                "This job does not reach the pool {}: {}.",
-                ticket.pool.pool.id,
-                unreached(&cycle.config, &ticket, &*cycle.env).await
-            );
-            (attempt::nothing_to_do(), Verdict::Refused(Refusal::new(Outcome::Transient, why)))
+) -> Result<Vec<Result<Left, CycleError>>, CycleError> {
+    let mut job = Job::begin(options, granted, true, cancel).await?;
+    let mut all = Vec::new();
+    for granted in granted {
+        let over = job.cycle.cancel.is_cancelled() || job.cycle.clock.now() >= job.cycle.deadline;
+        if over && !all.is_empty() {
+            break;
         }
-    };
-    leave(&cycle, &ticket, &granted, judged, out).await
+        all.push(job.work(granted, out).await);
+    }
+    Ok(all)
 }
 
 /// Takes what an agent left in the checkout as the result of a handed-out node.
@@ -94,7 +99,9 @@ pub async fn accept_node(
     cancel: CancellationToken,
 ) -> Result<Left, CycleError> {
     let checkout = options.repo.clone();
-    let (cycle, ticket) = begin(options, &granted, false, cancel).await?;
+    let mut job = Job::begin(options, std::slice::from_ref(&granted), false, cancel).await?;
+    let ticket = job.ticket(&granted).await?;
+    let cycle = job.cycle;
     let mut report = attempt::nothing_to_do();
     report.usage = delivered.usage;
     report.model_seen.clone_from(&delivered.model);
@@ -141,35 +148,95 @@ async fn judge_checkout(
     }
 }
 
-/// Reads the ledger, and makes sure that this hand-out is the one that it knows.
-async fn begin(
-    options: Options,
-    granted: &GrantedNode,
-    drives: bool,
-    cancel: CancellationToken,
-) -> Result<(Arc<Cycle>, Ticket), CycleError> {
-    let mut parts = setup::prepare(options).await?;
-    parts.store = Arc::new(ReadOnly(parts.store));
-    let journal = parts.journal(granted.run.clone()).await?;
-    let claim = known(&journal.state(), granted)?;
-    let plan = open::load_plan(&journal).await?;
-    let mut set = pools::declared(&parts.config, None, parts.clock.now())?;
-    if drives {
-        // Only the pool of this claim is asked for: this job may hold no other's key.
-        let around = next_step::surroundings(&parts.config, &parts.walls);
-        let only = pools::one(&parts.config, &claim.pool, &*parts.options.env, &around).await;
-        if let Some(ready) = only {
-            set.ready.insert(claim.pool.clone(), ready);
+/// One job: what it reads once for all of its nodes.
+struct Job {
+    cycle: Arc<Cycle>,
+    /// The requests of this job keep its pools' limits, beside what else is handed out to them.
+    desk: Arc<Desk>,
+    /// The ledger that claims are looked up in, and since when it is known.
+    run: Run,
+    read: Timestamp,
+}
+
+impl Job {
+    /// Reads the ledger, and makes sure that it knows one of these hand-outs at least.
+    async fn begin(
+        options: Options,
+        granted: &[GrantedNode],
+        drives: bool,
+        cancel: CancellationToken,
+    ) -> Result<Self, CycleError> {
+        let Some(first) = granted.first() else {
+            return Err(CycleError::input("nothing was handed out", "name one node at least"));
+        };
+        if granted.iter().any(|other| other.run != first.run) {
+            return Err(CycleError::Refused("the hand-outs are of several runs".to_owned()));
         }
+        let mut parts = setup::prepare(options).await?;
+        parts.store = Arc::new(ReadOnly(parts.store));
+        let journal = parts.journal(first.run.clone()).await?;
+        let run = journal.state().clone();
+        let claims: Vec<Result<GrantedClaim, CycleError>> =
+            granted.iter().map(|granted| known(&run, granted)).collect();
+        let wanted: BTreeSet<PoolId> =
+            claims.iter().flatten().map(|claim| claim.pool.clone()).collect();
+        if wanted.is_empty()
+            && let Some(Err(refused)) = claims.into_iter().next()
+        {
+            return Err(refused);
+        }
+        let plan = open::load_plan(&journal).await?;
+        let read = parts.clock.now();
+        let mut set = pools::declared(&parts.config, None, read)?;
+        if drives {
+            // Only the pools of these claims are asked for: this job may hold no other's key.
+            let around = next_step::surroundings(&parts.config, &parts.walls);
+            for pool in &wanted {
+                let only = pools::one(&parts.config, pool, &*parts.options.env, &around).await;
+                if let Some(ready) = only {
+                    set.ready.insert(pool.clone(), ready);
+                }
+            }
+        }
+        let cycle = Arc::new(parts.cycle(journal, plan, set.ready, cancel).await?);
+        let core = drive::scheduler_over(&cycle, |ready| wanted.contains(&ready.pool.id))?;
+        let desk = Desk::new(core, cycle.clock.clone());
+        Ok(Self { cycle, desk, run, read })
     }
-    let cycle = Arc::new(parts.cycle(journal, plan, set.ready, cancel).await?);
-    let mut ticket = ticket(&cycle, &claim).await?;
-    // The requests of this job keep the pool's limits, beside what else is handed out to it.
-    let core = drive::scheduler_over(&cycle, |ready| ready.pool.id == claim.pool)?;
-    let desk = Desk::new(core, cycle.clock.clone());
-    let meter = desk.core().meter(&claim.pool);
-    ticket.seat = meter.map(|meter| desk.seat(&claim.node, meter));
-    Ok((cycle, ticket))
+
+    /// The attempt of a hand-out that the ledger knows, while its claim is held.
+    async fn ticket(&mut self, granted: &GrantedNode) -> Result<Ticket, CycleError> {
+        let now = self.cycle.clock.now();
+        if now.duration_since(self.read) > LEDGER_AGE {
+            self.run = fold(&self.cycle.journal.events().await?);
+            self.read = now;
+        }
+        let claim = known(&self.run, granted)?;
+        let mut ticket = ticket(&self.cycle, &claim).await?;
+        let meter = self.desk.core().meter(&claim.pool);
+        ticket.seat = meter.map(|meter| self.desk.seat(&claim.node, meter));
+        Ok(ticket)
+    }
+
+    async fn work(&mut self, granted: &GrantedNode, out: &Path) -> Result<Left, CycleError> {
+        let ticket = self.ticket(granted).await?;
+        let cycle = &self.cycle;
+        let judged = match &ticket.pool.worker {
+            Some(_) => match attempt::work_and_judge(cycle, &ticket).await {
+                Ok(both) => both,
+                Err(error) => (attempt::nothing_to_do(), attempt::unworkable(error)?),
+            },
+            None => {
+                let why = format!(
+                    "This job does not reach the pool {}: {}.",
+                    ticket.pool.pool.id,
+                    unreached(&cycle.config, &ticket, &*cycle.env).await
+                );
+                (attempt::nothing_to_do(), Verdict::Refused(Refusal::new(Outcome::Transient, why)))
+            }
+        };
+        leave(cycle, &ticket, granted, judged, out).await
+    }
 }
 
 /// The ledger's side of a hand-out.
@@ -307,5 +374,5 @@ async fn leave(
         log: report.log,
     };
     let bundle = bundle::write(out, granted, manifest, &content)?;
-    Ok(Left { bundle, outcome, acceptable, detail })
+    Ok(Left { node: granted.node.clone(), bundle, outcome, acceptable, detail })
 }

@@ -287,18 +287,19 @@ impl Remote {
             .collect()
     }
 
-    /// The remote's default branch as a full ref name, where it says.
+    /// The remote's default branch as a full ref name, and its head, where it says.
     ///
     /// # Errors
     /// By cause; see [`GitError`].
-    pub fn default_branch(&self, repo: &Repo) -> Result<Option<String>, GitError> {
+    pub fn default_branch(&self, repo: &Repo) -> Result<Option<(String, Oid)>, GitError> {
         let out = self.call(repo, "ls-remote", |program| {
             self.run(program.args(["--quiet", "--symref", "--"]).arg(&self.url).arg("HEAD"))
         })?;
         let text = String::from_utf8_lossy(&out);
-        Ok(text
-            .lines()
-            .find_map(|line| line.strip_prefix("ref: ")?.strip_suffix("\tHEAD").map(str::to_owned)))
+        let mut of_head = text.lines().filter_map(|line| line.strip_suffix("\tHEAD"));
+        let name = of_head.clone().find_map(|it| it.strip_prefix("ref: "));
+        let head = of_head.find_map(|it| parse_oid(it).ok());
+        Ok(name.map(str::to_owned).zip(head))
     }
 
     /// Writes refs by compare-and-swap; with `atomic` all or none.

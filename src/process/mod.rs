@@ -6,6 +6,7 @@
 //! flock is found by a marker in the environment and by ancestry. Output beyond the cap is dropped
 //! from its middle, never a failure.
 
+mod calls;
 mod capture;
 mod disk;
 mod group;
@@ -29,7 +30,7 @@ pub use group::end_below;
 pub use init::{INIT_SUBCOMMAND, supervise};
 pub use reach::Reach;
 pub use run::run;
-pub use sandbox::{Layer, layers};
+pub use sandbox::{Layer, UNIX_SOCKETS, layers};
 pub use users::{can_separate, hand_over};
 pub use walls::{SANDBOX_SUBCOMMAND, Sandbox, Walls, enter};
 

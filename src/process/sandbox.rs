@@ -11,6 +11,7 @@ use landlock::{
 use nix::sys::prctl;
 use serde::Serialize;
 
+use super::calls::{self, Allowed};
 use super::{Sandbox, users};
 
 /// The newest access rights that we know; an older kernel leaves out what it lacks.
@@ -35,9 +36,17 @@ pub(super) fn put_up(it: &Sandbox, tasks: Option<u64>) -> Result<(), String> {
     if it.required && !held {
         return Err("the sandbox is required, and this kernel has no Landlock".to_owned());
     }
-    users::become_owner(tasks)?;
+    let separate = users::become_owner(tasks)?;
     drop_capabilities();
-    Ok(())
+    let allowed = Allowed {
+        internet: it.connect.is_none(),
+        // Whose sockets they are is told apart by the kernel, or by their owners; else there are none.
+        machine: it.any_sockets || separate || own_sockets_held(),
+    };
+    match calls::keep(allowed) {
+        Err(why) if it.required => Err(format!("the wall around sockets was refused: {why}")),
+        _ => Ok(()),
+    }
 }
 
 /// Tells whether the kernel holds the file wall.
@@ -48,16 +57,21 @@ fn restrict(it: &Sandbox) -> Result<bool, landlock::RulesetError> {
     let read = AccessFs::from_read(NEWEST);
     // No device nodes, whoever runs us.
     let all = AccessFs::from_all(NEWEST) & !make_bitflags!(AccessFs::{MakeChar | MakeBlock});
+    let (mut handled, mut scopes) = (AccessFs::from_all(NEWEST), Scope::from_all(NEWEST));
+    if it.any_sockets {
+        handled.remove(AccessFs::ResolveUnix);
+        scopes.remove(Scope::AbstractUnixSocket);
+    }
     let device = make_bitflags!(AccessFs::{ReadFile | WriteFile | Truncate | IoctlDev});
     let mut rules = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
-        .handle_access(AccessFs::from_all(NEWEST))?
-        .scope(Scope::from_all(NEWEST))?;
+        .handle_access(handled)?
+        .scope(scopes)?;
     if it.connect.is_some() {
         rules = rules.handle_access(AccessNet::ConnectTcp)?;
     }
     let mut rules = rules.create()?;
-    for (paths, access) in [(&it.read, read), (&it.write, all)] {
+    for (paths, access) in [(&it.read, read & handled), (&it.write, all & handled)] {
         rules = allow(rules, paths, access)?;
     }
     rules = allow(rules, DEVICES, device)?;
@@ -89,7 +103,7 @@ fn drop_capabilities() {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Layer {
-    /// `files`, `network`, `signals`, `unix-sockets`.
+    /// `files`, `network`, `sockets`, `signals`, `unix-sockets`.
     pub name: &'static str,
     /// Does it hold?
     pub held: bool,
@@ -105,6 +119,7 @@ pub fn layers() -> Vec<Layer> {
         held,
         detail: if held { with } else { without }.to_owned(),
     };
+    let by_kind = calls::held();
     vec![
         layer(
             "files",
@@ -116,8 +131,15 @@ pub fn layers() -> Vec<Layer> {
         layer(
             "network",
             hard().handle_access(AccessNet::ConnectTcp).and_then(Ruleset::create).is_ok(),
-            "TCP connections are refused where none are allowed; UDP is not held",
-            "no Landlock of Linux 6.7: the network can't be kept from workers and checks",
+            "TCP connections are refused where none are allowed",
+            "no Landlock of Linux 6.7: TCP can't be kept from workers and checks",
+        ),
+        layer(
+            "sockets",
+            by_kind,
+            "UDP, raw and all other sockets are refused where no network is allowed",
+            "no filter of system calls (seccomp): UDP and other sockets can't be kept from workers and \
+             checks",
         ),
         layer(
             "signals",
@@ -125,14 +147,33 @@ pub fn layers() -> Vec<Layer> {
             "workers and checks can't signal other processes",
             "no Landlock of Linux 6.12: workers and checks can signal processes of the same user",
         ),
-        layer(
-            "unix-sockets",
-            hard().handle_access(AccessFs::ResolveUnix).and_then(Ruleset::create).is_ok(),
-            "sockets of the machine (such as Docker's) are out of reach",
-            "no Landlock of Linux 7.1: sockets that the user may open (such as Docker's) are within \
-             reach of workers and checks",
-        ),
+        if own_sockets_held() || !by_kind {
+            layer(
+                UNIX_SOCKETS,
+                own_sockets_held(),
+                "sockets of the machine (such as Docker's) are out of reach",
+                "neither Landlock of Linux 7.1 nor a filter of system calls: sockets that the user may \
+                 open (such as Docker's) are within reach of workers and checks",
+            )
+        } else {
+            layer(
+                UNIX_SOCKETS,
+                true,
+                "sockets of the machine (such as Docker's) are out of reach; without Landlock of Linux \
+                 7.1 programs make none of their own either, pairs excepted (`sandbox: {unix-sockets: \
+                 any}` opens all)",
+                "",
+            )
+        },
     ]
+}
+
+/// Name of the layer around the machine's own sockets.
+pub const UNIX_SOCKETS: &str = "unix-sockets";
+
+/// Can the kernel tell a child's own sockets from those of others?
+fn own_sockets_held() -> bool {
+    hard().handle_access(AccessFs::ResolveUnix).and_then(Ruleset::create).is_ok()
 }
 
 fn files_held() -> bool {

@@ -53,15 +53,19 @@ pub(super) fn descendants(all: &BTreeMap<i32, Process>, ancestor: i32) -> BTreeS
     family
 }
 
-/// Threads and resident bytes below `ancestor`; pages that processes share count for each. The cost
-/// lies in the family where the kernel lists children, else in all processes.
+/// Threads and resident bytes below `ancestor`; pages that processes share count for each.
 pub(super) fn weight(ancestor: i32) -> (u64, u64) {
     let page = nix::unistd::sysconf(SysconfVar::PAGE_SIZE).ok().flatten().unwrap_or(4_096);
     let page = u64::try_from(page).unwrap_or(4_096);
-    let family = listed_family(ancestor).unwrap_or_else(|| descendants(&all(), ancestor));
-    family.iter().filter_map(|id| one(*id)).fold((0, 0), |(threads, bytes), process| {
+    family(ancestor).iter().filter_map(|id| one(*id)).fold((0, 0), |(threads, bytes), process| {
         (threads + process.threads, bytes + process.pages.saturating_mul(page))
     })
+}
+
+/// Everything below `ancestor`, itself left out. The cost lies in the family where the kernel lists
+/// children, else in all processes.
+pub(super) fn family(ancestor: i32) -> BTreeSet<i32> {
+    listed_family(ancestor).unwrap_or_else(|| descendants(&all(), ancestor))
 }
 
 /// As [`descendants`], from the kernel's own lists (`CONFIG_PROC_CHILDREN`); `None` without them.

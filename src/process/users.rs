@@ -90,12 +90,12 @@ pub fn hand_over(folder: &Path, slot: usize) -> std::io::Result<()> {
     std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700))
 }
 
-/// Root becomes the owner of its working directory, if that is another user.
-pub(super) fn become_owner(tasks: Option<u64>) -> Result<(), String> {
+/// Root becomes the owner of its working directory, if that is another user; tells whether it did.
+pub(super) fn become_owner(tasks: Option<u64>) -> Result<bool, String> {
     let owner = std::fs::metadata(".").map(|meta| (meta.uid(), meta.gid()));
     let (user, group) = owner.map_err(|e| format!("the working directory can't be read: {e}"))?;
     if !geteuid().is_root() || user == 0 {
-        return Ok(());
+        return Ok(false);
     }
     let refused = |error| format!("becoming user {user} was refused: {error}");
     if let Some(tasks) = tasks {
@@ -104,7 +104,8 @@ pub(super) fn become_owner(tasks: Option<u64>) -> Result<(), String> {
     let (user_id, group_id) = (Uid::from_raw(user), Gid::from_raw(group));
     setgroups(&[]).map_err(refused)?;
     setresgid(group_id, group_id, group_id).map_err(refused)?;
-    setresuid(user_id, user_id, user_id).map_err(refused)
+    setresuid(user_id, user_id, user_id).map_err(refused)?;
+    Ok(true)
 }
 
 #[cfg(test)]

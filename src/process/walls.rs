@@ -53,9 +53,12 @@ pub struct Sandbox {
     pub read: Vec<PathBuf>,
     /// Files and folders that it may do everything with.
     pub write: Vec<PathBuf>,
-    /// The only TCP ports that it may connect to; any where absent.
+    /// The only TCP ports that it may connect to, and no other sockets of the internet; any where
+    /// absent.
     pub connect: Option<Vec<u16>>,
-    /// Rather not start than do without the file wall.
+    /// May it open the machine's own sockets, such as Docker's?
+    pub any_sockets: bool,
+    /// Rather not start than do without the walls around files and sockets.
     pub required: bool,
     /// Finds what a named program needs.
     pub reach: Reach,
@@ -118,6 +121,9 @@ impl Walls {
             add("sandbox", if sandbox.required { "required" } else { "best-effort" }.as_ref());
             sandbox.read.iter().for_each(|path| add("read", path.as_os_str()));
             sandbox.write.iter().for_each(|path| add("write", path.as_os_str()));
+            if sandbox.any_sockets {
+                add("unix-sockets", "any".as_ref());
+            }
             if let Some(ports) = &sandbox.connect {
                 let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
                 add("connect", ports.join(",").as_ref());
@@ -195,6 +201,7 @@ impl Walls {
             }
             "read" => self.sandbox.as_mut()?.read.push(path()),
             "write" => self.sandbox.as_mut()?.write.push(path()),
+            "unix-sockets" => self.sandbox.as_mut()?.any_sockets = text()? == "any",
             "connect" => {
                 let ports = text()?.split(',').filter(|port| !port.is_empty());
                 let ports: Result<Vec<u16>, _> = ports.map(str::parse).collect();
@@ -246,6 +253,7 @@ mod tests {
                 read: vec!["/usr".into(), odd.into()],
                 write: vec!["/tmp/w".into()],
                 connect: Some(vec![80, 443]),
+                any_sockets: true,
                 required: true,
                 reach: Reach::default(),
             }),

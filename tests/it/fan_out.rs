@@ -10,7 +10,8 @@ use overhaul::ledger::{Event, Run, fold};
 use overhaul::store::{BranchStore, Store};
 use serde_json::Value;
 
-use crate::support::{World, config, findings, git};
+use crate::support::jobs::{clone, entries, on_clone, world};
+use crate::support::{World, git};
 
 mod at_scale;
 mod crash;
@@ -57,25 +58,6 @@ impl Landed {
     }
 }
 
-/// A world with one file and one finding a number, for nodes `N-001` and up.
-pub fn world(nodes: usize, worker: &str, verify: &str, more: &str) -> World {
-    let files: Vec<(String, String)> =
-        (1..=nodes).map(|n| (format!("f{n:03}.txt"), format!("{n}\n"))).collect();
-    let listed: Vec<(&str, &str)> = files.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
-    let mut world = World::new(&listed);
-    let script = world.write("worker.sh", worker);
-    world.write("overhaul.yml", &config(&script, verify, more).replace("concurrent: 4", ""));
-    let ids: Vec<String> = (1..=nodes).map(|n| format!("F{n:03}")).collect();
-    let list: Vec<(&str, &str, &str)> = ids
-        .iter()
-        .zip(&files)
-        .map(|(id, (file, _))| (id.as_str(), file.as_str(), "fix it"))
-        .collect();
-    world.write("checkout/findings.json", &findings(&list));
-    world.set("TOKIO_WORKER_THREADS", "2");
-    world
-}
-
 /// Hands out; gives the grant, null when there is none.
 pub fn grant(world: &World, more: &[&str]) -> Value {
     let (report, stderr) = grant_report(world, more);
@@ -91,37 +73,10 @@ pub fn grant_report(world: &World, more: &[&str]) -> (Value, String) {
     (report, String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// The entries of a grant.
-pub fn entries(grant: &Value) -> Vec<Value> {
-    grant["nodes"].as_array().cloned().unwrap_or_default()
-}
-
-/// A clone of the remote, made at the first use.
-pub fn clone(world: &World, name: &str) -> PathBuf {
-    let path = world.path(name);
-    if !path.exists() {
-        git(world.dir.path(), &["clone", "-q", "remote.git", name]);
-    }
-    path
-}
-
 /// A call of a command on a clone, with a hand-out.
 pub fn call(world: &World, command: &str, on: &str, entry: &Value, more: &[&str]) -> Output {
     clone(world, on);
-    let of = |name: String| world.path(&name).display().to_string();
-    let mut args: Vec<String> = vec![command.into(), "--json".into()];
-    for (option, place) in [
-        ("--repo", on.to_owned()),
-        ("--config", "overhaul.yml".to_owned()),
-        ("--local", format!("{on}-forge")),
-        ("--work-dir", format!("{on}-work")),
-        ("--out", "bundles".to_owned()),
-    ] {
-        args.extend([option.to_owned(), of(place)]);
-    }
-    args.extend(more.iter().map(|m| (*m).to_owned()));
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    world.command(&args).env("OVERHAUL_GRANT", entry.to_string()).output().unwrap()
+    on_clone(world, command, on, entry).args(more).output().unwrap()
 }
 
 /// Works on one entry and gives the file.
@@ -269,6 +224,36 @@ fn a_node_that_is_never_heard_of_again_does_not_go_out_for_ever() {
         land(&world, &handed_out);
     }
     panic!("it goes out for ever");
+}
+
+#[test]
+fn one_process_does_several_and_a_lost_claim_among_them_harms_none() {
+    let worker = "if [ \"$1\" = N-003 ]; then exit 1; fi\necho \"$1\" >> \"$2\"\n";
+    let mut world = world(4, worker, "true", "");
+    world.set("OVERHAUL_NOW", "2026-11-30T10:00:00Z");
+    let first = grant(&world, &["--max-nodes", "1"]);
+    // The first hand-out expires, and its node goes out again with the others.
+    world.set("OVERHAUL_NOW", "2026-11-30T17:00:00Z");
+    let second = grant(&world, &[]);
+    let list: Value = [entries(&first), entries(&second)].concat().into();
+    assert_eq!(list.as_array().unwrap().len(), 5);
+    let output = call(&world, "work", "clone-a", &list, &[]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{stderr}");
+    assert!(stderr.contains("not held any more"), "{stderr}");
+    let left: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let acceptable: Vec<(&str, bool)> = left
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|left| (left["node"].as_str().unwrap(), left["acceptable"].as_bool().unwrap()))
+        .collect();
+    let expected = [("N-001", true), ("N-002", true), ("N-003", false), ("N-004", true)];
+    assert_eq!(acceptable, expected, "{stderr}");
+    let landed = land(&world, &second);
+    assert_eq!(landed.code, Some(0), "{}", landed.stderr);
+    let fates = expected.map(|(node, _)| landed.fate(node).to_owned());
+    assert_eq!(fates, ["landed", "landed", "failed", "landed"], "{}", landed.report);
 }
 
 #[test]

@@ -11,6 +11,7 @@ use crate::rigs::github::world::Run;
 use crate::rigs::github::{Rig, RigClock, RigOptions};
 use crate::support::{config, findings, git};
 
+mod configuration;
 mod events;
 mod fan_out;
 mod follow;
@@ -35,6 +36,8 @@ struct Hub {
     token: &'static str,
     /// Further variables of jobs.
     env: BTreeMap<&'static str, String>,
+    /// What jobs check out, where it is not the default branch.
+    head: Option<&'static str>,
 }
 
 /// A job at work.
@@ -85,7 +88,7 @@ impl Hub {
         rig.git().commit("main", "findings.json", &findings(&list), "Findings");
         let config = config(&script, "true", more);
         rig.git().commit("main", ".github/overhaul.yml", &config, "Configuration");
-        Self { rig, dir, token: "ghs_workflow", env: BTreeMap::new() }
+        Self { rig, dir, token: "ghs_workflow", env: BTreeMap::new(), head: None }
     }
 
     /// Starts the job of a workflow run.
@@ -110,6 +113,10 @@ impl Hub {
         let token = self.token;
         let url = self.rig.git_url().replace("http://", &format!("http://x:{token}@"));
         git(&folder, &["clone", "-q", &url, "checkout"]);
+        if let Some(branch) = self.head {
+            let head = format!("origin/{branch}");
+            git(&folder.join("checkout"), &["checkout", "-q", "--detach", &head]);
+        }
         // As `persist-credentials: false` leaves it.
         git(&folder.join("checkout"), &["remote", "set-url", "origin", &self.rig.git_url()]);
         self.rig.world().runs.insert(run, Run { status: "in_progress", attempt: 1 });

@@ -74,6 +74,20 @@ pub(super) fn start(world: &World, more: &[&str]) -> Child {
     world.command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
+/// Kills a cycle once its worker says that it is at work; the next one may try the node again.
+pub(super) fn kill_at_work(world: &World, before: impl FnOnce(&Child)) {
+    let path = world.path("overhaul.yml");
+    let text =
+        std::fs::read_to_string(&path).unwrap().replace("infrastructure: 1", "infrastructure: 2");
+    std::fs::write(path, text).unwrap();
+    let mut child = start(world, &[]);
+    until("the worker starts", || world.path("at-work").exists());
+    before(&child);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    world.write("go", "");
+}
+
 /// Waits until something is true; a test that waits a minute has failed.
 pub(super) fn until(what: &str, mut is: impl FnMut() -> bool) {
     let start = Instant::now();
@@ -116,6 +130,60 @@ fn what_a_worker_does_to_its_machine_stays_with_its_node() {
     assert_eq!(world.pulls().len(), 2);
 }
 
+/// A cycle whose work folder is a disk of 24 MB of its own, gone with it; `None` where nobody lets
+/// us have one.
+fn on_a_small_disk(world: &World) -> Option<std::process::Output> {
+    let folder = world.path("work");
+    std::fs::create_dir_all(&folder).unwrap();
+    let own = ["--mount", "--propagation", "private"];
+    let own: Vec<&str> = if nix::unistd::geteuid().is_root() {
+        own.to_vec()
+    } else {
+        [&own[..], &["--user", "--map-root-user"]].concat()
+    };
+    let mount = "mount -t tmpfs -o size=24m none \"$1\"";
+    let may = std::process::Command::new("unshare")
+        .args(&own)
+        .args(["sh", "-c", mount, "sh"])
+        .arg(&folder)
+        .stderr(Stdio::null())
+        .status();
+    if !may.is_ok_and(|status| status.success()) {
+        return None;
+    }
+    let cycle = world.command(&["next-step", "--json"]);
+    let mut all = std::process::Command::new("unshare");
+    all.args(&own)
+        .args(["sh", "-c", &format!("{mount} && shift && exec \"$@\""), "sh"])
+        .arg(&folder);
+    all.arg(cycle.get_program()).args(cycle.get_args()).args(world.places());
+    all.env_clear().envs(cycle.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    Some(all.current_dir(world.dir.path()).output().unwrap())
+}
+
+#[test]
+fn a_full_disk_is_named_with_what_to_do_and_the_next_cycle_goes_on() {
+    let cases =
+        "a) if [ ! -e {world}/go ]; then head -c 64000000 /dev/zero > big; fi; echo X > a;;\n";
+    let world = world(&["a"], cases, "true", "");
+    let path = world.path("overhaul.yml");
+    let text =
+        std::fs::read_to_string(&path).unwrap().replace("infrastructure: 1", "infrastructure: 2");
+    std::fs::write(path, text).unwrap();
+    let Some(full) = on_a_small_disk(&world) else {
+        println!("NOT VERIFIED HERE: no disk of our own (needs root or user namespaces)");
+        return;
+    };
+    let stderr = String::from_utf8_lossy(&full.stderr);
+    assert_eq!(full.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("free space on the disk"), "{stderr}");
+    assert!(world.pulls().is_empty());
+    world.write("go", "");
+    let next = world.next_step();
+    assert_eq!(next.nodes("in_review"), 1, "{} {}", next.report, next.stderr);
+    assert_eq!(world.show(&branch_of(&world, "a"), "a"), "X\n");
+}
+
 #[test]
 fn what_a_worker_does_with_git_does_not_count() {
     let cases = "many) touch $(seq -f new-%g 10000); echo X > many;;\n\
@@ -129,8 +197,10 @@ fn what_a_worker_does_with_git_does_not_count() {
          git config core.fsmonitor 'touch {world}/hooked'; echo X > hooks;;\n\
          link) ln -s {world}/outside out; echo X > link;;\n\
          modes) chmod 755 modes; echo X > modes;;\n\
-         stash) echo X > stash; git stash -q; git stash pop -q;;\n";
-    let files = ["bare", "commits", "hooks", "link", "many", "nogit", "redirect", "stash"];
+         stash) echo X > stash; git stash -q; git stash pop -q;;\n\
+         sub) git init -q s; echo x > s/x; git -C s add x; \
+         git -C s -c user.name=x -c user.email=x@x commit -qm x; echo X > sub;;\n";
+    let files = ["bare", "commits", "hooks", "link", "many", "nogit", "redirect", "stash", "sub"];
     let world = world(&files, cases, "true", "");
     std::fs::create_dir(world.path("outside")).unwrap();
     let before = git(&world.path("remote.git"), &["rev-parse", "main"]);
@@ -147,6 +217,9 @@ fn what_a_worker_does_with_git_does_not_count() {
     }
     assert_eq!(node(&world, "link")["state"], "failed");
     assert!(why(&world, "link").contains("out"), "{}", why(&world, "link"));
+    assert_eq!(node(&world, "sub")["state"], "failed");
+    let why_sub = why(&world, "sub");
+    assert!(why_sub.contains("'s/x' is outside"), "files, never a submodule: {why_sub}");
     assert_eq!(node(&world, "many")["state"], "failed");
     let many = why(&world, "many");
     assert!(many.contains("new-") && many.len() < 10_000, "told, and in bounds: {many}");
@@ -342,15 +415,7 @@ fn a_dead_owners_claim_is_recovered_at_once() {
          while [ -d {world} ] && [ ! -e {world}/go ]; do sleep 0.1; done; exit 1; fi; echo X > b;;\n";
     let world = world(&["a", "b"], cases, "true", "");
     dispatch(&world, "  lease: 6h\n");
-    let path = world.path("overhaul.yml");
-    let text =
-        std::fs::read_to_string(&path).unwrap().replace("infrastructure: 1", "infrastructure: 2");
-    std::fs::write(path, text).unwrap();
-    let mut child = start(&world, &[]);
-    until("the worker starts", || world.path("at-work").exists());
-    child.kill().unwrap();
-    child.wait().unwrap();
-    world.write("go", "");
+    kill_at_work(&world, |_| ());
     let next = world.next_step();
     assert_eq!(next.nodes("in_review"), 2, "{}", next.stderr);
     assert_eq!(node(&world, "b")["attempts"], 2);
@@ -362,15 +427,7 @@ fn an_owner_that_cannot_be_asked_keeps_its_claim_until_its_lease_ends() {
          while [ -d {world} ] && [ ! -e {world}/go ]; do sleep 0.1; done; exit 1; fi; echo X > b;;\n";
     let world = world(&["a", "b"], cases, "true", "");
     in_files(&world);
-    let path = world.path("overhaul.yml");
-    let text =
-        std::fs::read_to_string(&path).unwrap().replace("infrastructure: 1", "infrastructure: 2");
-    std::fs::write(path, text).unwrap();
-    let mut child = start(&world, &[]);
-    until("the worker starts", || world.path("at-work").exists());
-    child.kill().unwrap();
-    child.wait().unwrap();
-    world.write("go", "");
+    kill_at_work(&world, |_| ());
     // As if another machine had written it.
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     rewrite(&world, boot.trim(), "00000000-0000-0000-0000-000000000000");

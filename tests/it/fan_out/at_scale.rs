@@ -1,59 +1,26 @@
 //! Many worker processes at once, and workers that die.
 
 use std::collections::BTreeMap;
-use std::process::{Command, Stdio};
 use std::sync::Mutex;
-use std::time::Duration;
 
 use overhaul::ledger::EventKind;
 use serde_json::Value;
 
-use super::{WORKER, clone, entries, events, grant, land, nothing_is_held, world};
+use super::{WORKER, events, grant, land, nothing_is_held};
 use crate::support::World;
+use crate::support::jobs::{clone, entries, lists, world};
 
-/// A call of `work` on a clone of its own.
-fn command(world: &World, on: &str, entry: &Value) -> Command {
-    let of = |name: String| world.path(&name).display().to_string();
-    let mut command = world.command(&["work"]);
-    command
-        .args(["--repo", &of(on.to_owned()), "--config", &of("overhaul.yml".into())])
-        .args(["--local", &of(format!("{on}-forge")), "--work-dir", &of(format!("{on}-work"))])
-        .args(["--out", &of("bundles".into())])
-        .env("OVERHAUL_GRANT", entry.to_string())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    command
-}
-
-/// Works entries off with `workers` processes at a time, each on a clone of its own; `dies` says
-/// after how many milliseconds one is killed.
+/// Works entries off, each process on a clone of its own.
 fn work_off(
     world: &World,
     workers: usize,
     all: Vec<Value>,
     dies: &(dyn Fn() -> Option<u64> + Sync),
 ) {
-    let left = Mutex::new(all);
     for worker in 0..workers {
         clone(world, &format!("clone-{worker}"));
     }
-    std::thread::scope(|scope| {
-        for worker in 0..workers {
-            let left = &left;
-            scope.spawn(move || {
-                loop {
-                    let Some(entry) = left.lock().unwrap().pop() else { return };
-                    let mut child =
-                        command(world, &format!("clone-{worker}"), &entry).spawn().unwrap();
-                    if let Some(after) = dies() {
-                        std::thread::sleep(Duration::from_millis(after));
-                        let _ = child.kill();
-                    }
-                    let _ = child.wait();
-                }
-            });
-        }
-    });
+    crate::support::jobs::work_off(world, workers, all, dies);
 }
 
 /// Starts and acceptances by node.
@@ -73,10 +40,12 @@ fn counts(world: &World) -> BTreeMap<String, (usize, usize)> {
 
 #[test]
 fn each_node_is_done_exactly_once_however_many_workers() {
-    for workers in [1, 4, 8] {
+    for (workers, in_lists) in [(1, true), (4, false), (8, true)] {
         let world = world(12, WORKER, "true", "");
         let handed_out = grant(&world, &[]);
-        work_off(&world, workers, entries(&handed_out), &|| None);
+        let all = entries(&handed_out);
+        let hand_outs = if in_lists { lists(&all, workers) } else { all };
+        work_off(&world, workers, hand_outs, &|| None);
         let landed = land(&world, &handed_out);
         assert_eq!(landed.code, Some(0), "{}", landed.stderr);
         let counts = counts(&world);

@@ -41,6 +41,15 @@ fn agent(world: &World, on: &str, entry: &Value, change: impl Fn(&Path)) {
     change(&checkout);
 }
 
+/// The agent's jobs for these entries, each with work that is good.
+fn deliver(world: &World, theirs: &[Value]) {
+    for entry in theirs {
+        agent(world, "host", entry, |tree| fs::write(tree.join(file(entry)), "theirs\n").unwrap());
+        let output = call(world, "accept-node", "host", entry, &[]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
 /// The file of a node of [`super::world`].
 fn file(entry: &Value) -> String {
     format!("f{}.txt", entry["node"].as_str().unwrap().trim_start_matches("N-"))
@@ -155,6 +164,36 @@ fn the_whole_frontier_goes_to_the_host_when_no_pool_of_ours_is_usable() {
     assert_eq!((of_share(&handed_out, "work").len(), of_share(&handed_out, "host").len()), (0, 3));
     let (report, _) = grant_report(&world, &[]);
     assert_eq!(report["status"], "waiting", "an empty share is no pause: {report}");
+    // A cycle that would drive hands it out as well.
+    land(&world, &handed_out);
+    let cycle = world.next_step();
+    let out = &cycle.report["grant"];
+    assert_eq!(
+        (of_share(out, "work").len(), of_share(out, "host").len()),
+        (0, 3),
+        "{}",
+        cycle.report
+    );
+    assert_eq!((cycle.status(), run_of(&world).pause.is_none()), ("waiting", true));
+}
+
+#[test]
+fn a_wall_in_the_middle_of_a_cycle_leaves_the_hosts_share_out() {
+    let world = attended(4, "both");
+    let script = "echo 'HTTP 429 Too Many Requests: rate limit exceeded, retry after 600 seconds' >&2\nexit 1\n";
+    fs::write(world.path("worker.sh"), script).unwrap();
+    let cycle = world.next_step_with(&["--time-budget", "5m"]);
+    assert_eq!(cycle.code, Some(0), "{}", cycle.stderr);
+    let handed_out = &cycle.report["grant"];
+    let theirs = of_share(handed_out, "host");
+    assert!(!theirs.is_empty() && theirs.len() < 4, "{}", cycle.report);
+    let run = run_of(&world);
+    assert!(run.pools.values().any(|pool| pool.paused.is_some()), "our pool waits");
+    assert_eq!((cycle.status(), run.pause.is_none()), ("waiting", true), "{}", cycle.report);
+    deliver(&world, &theirs);
+    let landed = land(&world, handed_out);
+    assert_eq!(landed.code, Some(0), "{}", landed.stderr);
+    assert_eq!(landed.nodes("in_review") as usize, theirs.len(), "{}", landed.report);
 }
 
 #[test]
@@ -192,11 +231,7 @@ fn a_cycle_drives_its_share_while_the_hosts_is_out() {
     assert_eq!(entries(handed_out).len(), theirs.len(), "ours is driven, not handed out");
     assert_eq!(cycle.nodes("in_review") as usize, 4 - theirs.len(), "{}", cycle.report);
     assert_eq!((cycle.status(), cycle.nodes("claimed") as usize), ("waiting", theirs.len()));
-    for entry in &theirs {
-        agent(&world, "host", entry, |tree| fs::write(tree.join(file(entry)), "theirs\n").unwrap());
-        let output = call(&world, "accept-node", "host", entry, &[]);
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    }
+    deliver(&world, &theirs);
     let landed = land(&world, handed_out);
     assert_eq!((landed.code, landed.nodes("in_review")), (Some(0), 4), "{}", landed.stderr);
     nothing_is_held(&world);

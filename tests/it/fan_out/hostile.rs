@@ -4,13 +4,17 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use overhaul::ledger::EventKind;
-use serde_json::Value;
+use ring::signature::Ed25519KeyPair;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 use super::{
-    WORKER, call, entries, events, file_of, grant, land, nothing_is_held, run_of, work, world,
+    WORKER, call, entries, events, file_of, grant, land, nothing_is_held, refs, run_of, work, world,
 };
-use crate::support::World;
+use crate::support::{World, git};
 
 /// A result taken apart.
 struct Parts {
@@ -42,6 +46,19 @@ impl Parts {
         bytes.extend(manifest.as_bytes());
         bytes.extend(content);
         bytes
+    }
+
+    /// The same with another manifest and content, sealed with the node's own key: what a job makes
+    /// that was taken over.
+    fn sealed(manifest: &Value, content: Vec<u8>, entry: &Value) -> Vec<u8> {
+        let manifest = manifest.to_string();
+        let mut message = b"overhaul-result 1".to_vec();
+        message.extend(Sha256::digest(&manifest));
+        message.extend(Sha256::digest(&content));
+        let seed = BASE64.decode(entry["key"].as_str().unwrap()).unwrap();
+        let pair = Ed25519KeyPair::from_seed_unchecked(&seed).unwrap();
+        let seal = BASE64.encode(pair.sign(&message));
+        Self { seal, manifest, content }.bytes()
     }
 
     fn with(&self, from: &str, to: &str) -> Vec<u8> {
@@ -155,6 +172,80 @@ fn what_a_job_itself_hands_in_wrongly_is_refused() {
     entry["key"] = 5.into();
     assert_eq!(call(&world, "work", "clone-a", &entry, &[]).status.code(), Some(2));
     assert_eq!(land(&world, &handed_out).code, Some(0));
+}
+
+/// What a job that was taken over makes of its own honest result, and why that is refused.
+type Lie = (&'static str, fn(&mut Value, &mut Vec<u8>, &str));
+
+const LIES: &[Lie] = &[
+    ("it starts from", |it, _, other| it["base"] = other.into()),
+    ("is no path inside", |it, _, _| it["pieces"][0]["path"] = "../../../escaped".into()),
+    ("is no path inside", |it, _, _| it["pieces"][0]["path"] = "/tmp/escaped".into()),
+    ("is no path inside", |it, _, _| it["pieces"][0]["path"] = ".git/hooks/post-checkout".into()),
+    ("is no path inside", |it, _, _| it["pieces"][0]["path"] = "sub/.git".into()),
+    ("not of this form", |it, _, _| it["pieces"][0]["kind"] = "submodule".into()),
+    ("is not the blob", |_, content, _| content[0] ^= 1),
+    ("bytes are listed", |_, content, _| content.truncate(1)),
+    ("it makes the tree", |it, _, other| it["tree"] = other.into()),
+    ("names no tree", |it, _, _| it["tree"] = Value::Null),
+    ("is listed twice", |it, content, _| {
+        let piece = it["pieces"][0].clone();
+        it["pieces"].as_array_mut().unwrap().push(piece);
+        content.extend(content.clone());
+    }),
+    ("20001 files changed; 20000 are allowed", |it, _, _| it["pieces"] = removals(20_001)),
+    // 100 000 paths are more than the manifest may have bytes.
+    ("too many", |it, _, _| it["pieces"] = removals(100_000)),
+];
+
+fn removals(count: usize) -> Value {
+    let path = |n| format!("a-folder-with-a-name/and-another-one/{n}");
+    (0..count).map(|n| json!({"path": path(n), "kind": "removed", "bytes": 0})).collect()
+}
+
+#[test]
+fn a_good_seal_on_a_bad_result_changes_nothing() {
+    let world = world(LIES.len() + 1, WORKER, "true", "pull-requests:\n  max-open: 50\n");
+    let handed_out = grant(&world, &[]);
+    let all = entries(&handed_out);
+    // A commit that is there, and that nobody was granted.
+    let remote = world.path("remote.git");
+    let other = git(&remote, &["commit-tree", "-m", "other", "-p", "main", "main^{tree}"]);
+    git(&remote, &["update-ref", "refs/heads/other", other.trim()]);
+    let mut honest = None;
+    for (n, entry) in all.iter().enumerate() {
+        let file = work(&world, "clone-a", entry);
+        let parts = Parts::read(&file);
+        let (mut manifest, mut content) =
+            (serde_json::from_str(&parts.manifest).unwrap(), parts.content.clone());
+        match LIES.get(n) {
+            Some((_, lie)) => lie(&mut manifest, &mut content, other.trim()),
+            None => honest = entry["node"].as_str(),
+        }
+        fs::write(&file, Parts::sealed(&manifest, content, entry)).unwrap();
+    }
+    let before = refs(&world);
+    let landed = land(&world, &handed_out);
+    assert_eq!(landed.code, Some(3), "{}", landed.stderr);
+    assert_eq!(
+        landed.fate(honest.unwrap()),
+        "landed",
+        "the seal is as the job's: {}",
+        landed.report
+    );
+    let refused = landed.refused();
+    for (entry, (reason, _)) in all.iter().zip(LIES) {
+        let why = &refused[&format!("{}.bundle", entry["bundle"].as_str().unwrap())];
+        assert!(why.contains(reason), "{reason}: {why}");
+        let node = entry["node"].as_str().unwrap();
+        assert_eq!(world.node(node)["state"], "ready", "{reason}: given back");
+    }
+    assert_eq!((world.pulls().len(), refused.len()), (1, LIES.len()));
+    let new: Vec<String> =
+        refs(&world).lines().filter(|line| !before.contains(line)).map(str::to_owned).collect();
+    let ours = |line: &String| line.contains(honest.unwrap()) || line.ends_with("/overhaul/state");
+    assert!(new.iter().all(ours), "{new:?}");
+    nothing_is_held(&world);
 }
 
 #[test]

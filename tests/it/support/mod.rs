@@ -7,6 +7,8 @@ use std::process::{Command, Output};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+pub mod jobs;
+
 /// One world: a bare repository that is checkout and remote in one, a forge of files, a ledger.
 pub struct World {
     pub dir: TempDir,

@@ -50,7 +50,8 @@ fn the_first_writer_wins_and_the_second_is_told() {
         remote.ls_remote(store, &[]).unwrap().keys().collect::<Vec<_>>(),
         ["HEAD", "refs/heads/main"]
     );
-    assert_eq!(remote.default_branch(store).unwrap().as_deref(), Some("refs/heads/main"));
+    let main = fixture.base;
+    assert_eq!(remote.default_branch(store).unwrap(), Some(("refs/heads/main".into(), main)));
 }
 
 #[test]
