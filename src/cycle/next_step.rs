@@ -301,7 +301,8 @@ async fn dry_run(parts: &Parts, chosen: Chosen) -> Result<CycleReport, CycleErro
 /// A scheduled wake-up before the pause's end does nothing: the pause stands.
 fn too_early(parts: &Parts, journal: &super::Journal, new_key: bool) -> Option<CycleReport> {
     let run = journal.state();
-    let pause = run.pause.as_ref()?;
+    // What was called off waits for nothing.
+    let pause = run.pause.as_ref().filter(|_| run.cancelled.is_none())?;
     let operator = pause.cause == PauseCause::Operator;
     let early = pause.not_before.is_some_and(|at| at > parts.clock.now()) && !new_key;
     if !(operator || early) || parts.options.resume {
@@ -386,7 +387,11 @@ pub(super) async fn wind_up(
     worked: &mut Worked,
 ) -> Result<(), CycleError> {
     // A person's word, maybe while this cycle worked.
-    if cycle.journal.state().is_stopped() {
+    let (stopped, cancelled) = {
+        let run = cycle.journal.state();
+        (run.is_stopped(), run.cancelled.is_some())
+    };
+    if stopped && !cancelled {
         worked.paused = Some(PauseCause::Operator);
     }
     if worked.paused.is_none() {

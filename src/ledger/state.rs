@@ -121,6 +121,11 @@ pub fn node_states(
             states.insert(id.clone(), state);
         }
     }
+    if run.cancelled.is_some() {
+        // Nothing more is started: what was not begun is over, and the run can end.
+        let open = |state: &&mut NodeState| matches!(state, NodeState::Ready | NodeState::Waiting);
+        states.values_mut().filter(open).for_each(|state| *state = NodeState::Skipped);
+    }
     states
 }
 

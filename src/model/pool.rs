@@ -56,6 +56,9 @@ pub struct Limits {
     /// Output tokens in any 60 seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_tokens_per_minute: Option<u64>,
+    /// Input and output tokens in any 24 hours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens_per_day: Option<u64>,
     /// Attempts at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub concurrent: Option<u32>,

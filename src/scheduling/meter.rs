@@ -22,6 +22,14 @@ pub struct Estimate {
     pub output_tokens: u64,
 }
 
+impl Estimate {
+    /// Input and output together.
+    #[must_use]
+    pub fn total(self) -> u64 {
+        self.input_tokens.saturating_add(self.output_tokens)
+    }
+}
+
 /// Index of a meter in [`Meters`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MeterIx(pub(super) usize);
@@ -74,7 +82,7 @@ pub enum Dimension {
     InputTokens,
     /// Output tokens.
     OutputTokens,
-    /// Input and output tokens together; charged to the input window.
+    /// Input and output tokens together; charged to the input window, or to that of a day as above.
     Tokens,
 }
 
@@ -114,6 +122,8 @@ pub(super) struct Meter {
     learned: Learned,
     requests: Window,
     day: Window,
+    /// Input and output tokens of a day.
+    day_tokens: Window,
     input: Window,
     output: Window,
     in_flight: u32,
@@ -139,6 +149,7 @@ impl Meter {
             learned: Learned::default(),
             requests: Window::new(MINUTE),
             day: Window::new(DAY),
+            day_tokens: Window::new(DAY),
             input: Window::new(MINUTE),
             output: Window::new(MINUTE),
             in_flight: 0,
@@ -163,7 +174,9 @@ impl Meter {
         let b = self.day.earliest(now, per_day.map(u64::from), ahead.requests, 1)?;
         let c = self.input.earliest(now, input, ahead.input, e.input_tokens)?;
         let d = self.output.earliest(now, output, ahead.output, e.output_tokens)?;
-        Some(a.max(b).max(c).max(d))
+        let promised = ahead.input.saturating_add(ahead.output);
+        let f = self.day_tokens.earliest(now, self.declared.tokens_per_day, promised, e.total())?;
+        Some(a.max(b).max(c).max(d).max(f))
     }
 
     fn charge(&mut self, now: Millis, estimate: Estimate) -> u64 {
@@ -171,6 +184,9 @@ impl Meter {
         self.requests.push(self.seq, now, 1);
         if self.declared.requests_per_day.is_some() {
             self.day.push(self.seq, now, 1);
+        }
+        if self.declared.tokens_per_day.is_some() {
+            self.day_tokens.push(self.seq, now, estimate.total());
         }
         self.input.push(self.seq, now, estimate.input_tokens);
         self.output.push(self.seq, now, estimate.output_tokens);
@@ -206,6 +222,7 @@ impl Meters {
                 stricter(d.input_tokens_per_minute, limits.input_tokens_per_minute);
             d.output_tokens_per_minute =
                 stricter(d.output_tokens_per_minute, limits.output_tokens_per_minute);
+            d.tokens_per_day = stricter(d.tokens_per_day, limits.tokens_per_day);
             d.concurrent = stricter(d.concurrent, limits.concurrent);
             return ix;
         }
@@ -317,6 +334,7 @@ impl Meters {
         out.input = out.input.saturating_sub(e.input_tokens);
         out.output = out.output.saturating_sub(e.output_tokens);
         if let Some(used) = used {
+            meter.day_tokens.adjust(reservation.seq, used.total());
             meter.input.adjust(reservation.seq, used.input_tokens);
             meter.output.adjust(reservation.seq, used.output_tokens);
         }
@@ -339,7 +357,9 @@ impl Meters {
     /// The backend answers: it has counted the request by now.
     pub fn counted(&mut self, reservation: Reservation, now: Millis) {
         let meter = &mut self.meters[reservation.meter.0];
-        for window in [&mut meter.requests, &mut meter.day, &mut meter.input, &mut meter.output] {
+        let days = [&mut meter.day, &mut meter.day_tokens];
+        let minutes = [&mut meter.requests, &mut meter.input, &mut meter.output];
+        for window in minutes.into_iter().chain(days) {
             window.counted(reservation.seq, now);
         }
     }
@@ -369,6 +389,10 @@ impl Meters {
             }
             Dimension::OutputTokens => {
                 meter.output.correct(hint.remaining, out.output, hint.reset_at);
+            }
+            Dimension::Tokens if hint.reset_at - now > 10 * MINUTE => {
+                let outstanding = out.input.saturating_add(out.output);
+                meter.day_tokens.correct(hint.remaining, outstanding, hint.reset_at);
             }
             Dimension::Tokens => {
                 let outstanding = out.input.saturating_add(out.output);
@@ -461,6 +485,10 @@ impl Meters {
         if meter.declared.requests_per_day.is_some() {
             meter.day.push(meter.seq, at, requests);
         }
+        if meter.declared.tokens_per_day.is_some() {
+            let tokens = used.input_tokens.saturating_add(used.output_tokens);
+            meter.day_tokens.push(meter.seq, at, tokens);
+        }
         meter.input.push(meter.seq, at, used.input_tokens);
         meter.output.push(meter.seq, at, used.output_tokens);
     }
@@ -511,11 +539,13 @@ impl Meters {
         meter.earliest(now, estimate, ahead)
     }
 
-    /// True when the daily window is what makes this meter wait.
-    pub(super) fn day_is_full(&mut self, ix: MeterIx, now: Millis) -> bool {
+    /// True when a window of a day is what makes this meter wait.
+    pub(super) fn day_is_full(&mut self, ix: MeterIx, now: Millis, need: Estimate) -> bool {
         let meter = &mut self.meters[ix.0];
-        let limit = meter.declared.requests_per_day.map(u64::from);
-        meter.day.earliest(now, limit, 0, 1).is_some_and(|at| at > now)
+        let (requests, tokens) = (meter.declared.requests_per_day, meter.declared.tokens_per_day);
+        let requests = meter.day.earliest(now, requests.map(u64::from), 0, 1);
+        let tokens = meter.day_tokens.earliest(now, tokens, 0, need.total());
+        requests.max(tokens).is_some_and(|at| at > now)
     }
 
     /// Is there none?

@@ -13,6 +13,8 @@ pub enum Misfit {
     Context(u64, u64),
     /// The request alone exceeds a declared window; tokens needed, tokens a minute.
     Window(u64, u64),
+    /// The request alone exceeds the tokens of a day; tokens needed, tokens a day.
+    Day(u64, u64),
     /// A declared limit of zero.
     Zero,
     /// This pool has refused this size.
@@ -45,6 +47,9 @@ pub fn fits(spec: &NodeSpec, pool: &Pool) -> Result<(), Misfit> {
     }
     if let Some(limit) = pool.limits.output_tokens_per_minute.filter(|&l| need.output_tokens > l) {
         return Err(Misfit::Window(need.output_tokens, limit));
+    }
+    if let Some(limit) = pool.limits.tokens_per_day.filter(|&l| total > l) {
+        return Err(Misfit::Day(total, limit));
     }
     let l = &pool.limits;
     if [l.requests_per_minute, l.requests_per_day, l.concurrent].contains(&Some(0)) {

@@ -67,6 +67,9 @@ impl Obstacle {
             Self::Misfit(Misfit::Window(need, have)) => {
                 format!("needs {need} tokens at once, its limit is {have} a minute")
             }
+            Self::Misfit(Misfit::Day(need, have)) => {
+                format!("needs {need} tokens at once, its limit is {have} a day")
+            }
             Self::Misfit(Misfit::Zero) => "a declared limit is 0".to_owned(),
             Self::Misfit(Misfit::Banned(tokens)) => format!("refused {tokens} tokens before"),
             Self::Misfit(Misfit::Tier(floor)) => {
@@ -221,7 +224,7 @@ impl Scheduler {
         }
         let meter = self.meter_of[p];
         match self.meters.earliest(meter, now, need) {
-            Some(at) if at > now && self.meters.day_is_full(meter, now) => Obstacle::Day(at),
+            Some(at) if at > now && self.meters.day_is_full(meter, now, need) => Obstacle::Day(at),
             Some(at) if at > now => Obstacle::Window(at),
             _ => match self.nodes[ix].state {
                 super::NodeState::Delayed(at) => Obstacle::Delay(at),

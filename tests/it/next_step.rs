@@ -138,6 +138,25 @@ fn people_merge_and_close_and_the_run_closes_with_evidence() {
 }
 
 #[test]
+fn a_cancelled_run_ends_whatever_it_waited_for() {
+    let world = world(UPPER, "true", "");
+    world.next_step();
+    for command in ["pause", "cancel"] {
+        assert!(world.run(&[command]).status.success(), "{command}");
+    }
+    for (name, text) in world.pulls() {
+        let path = world.path("forge/pulls").join(name);
+        std::fs::write(path, text.replacen("state: open", "state: closed", 1)).unwrap();
+    }
+    let last = world.next_step();
+    assert_eq!(last.status(), "complete", "{} {}", last.report, last.stderr);
+    world.write("checkout/findings.json", &findings(&[("B", "b.txt", "upper-case b")]));
+    let next = world.next_step();
+    assert!(next.report["run-id"].as_str().unwrap().starts_with("r-0002"), "{}", next.report);
+    assert_eq!(next.nodes("in_review"), 1, "{}", next.stderr);
+}
+
+#[test]
 fn no_findings_is_idle_and_a_broken_file_is_an_error() {
     let world = world(UPPER, "true", "");
     world.write("checkout/findings.json", &findings(&[]));

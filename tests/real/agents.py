@@ -1,5 +1,4 @@
 """The cases of `tests/real/agents`: overhaul OVERHAUL, agents in BIN, scratch space in WORK."""
-import json
 import os
 import re
 import subprocess
@@ -11,6 +10,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 sys.dont_write_bytecode = True
 import model  # noqa: E402
+from world import World  # noqa: E402
 
 overhaul, bin_dir, work = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
 only = sys.argv[4:]
@@ -29,10 +29,6 @@ SCENARIOS = {
 }
 
 
-def run(*argv, **more):
-    return subprocess.run(argv, check=True, text=True, capture_output=True, **more).stdout
-
-
 def case(address, provider, scenario):
     program, version = AGENTS[provider]
     seconds, right = SCENARIOS[scenario]
@@ -40,34 +36,21 @@ def case(address, provider, scenario):
     seconds *= 3 if provider == "opencode" else 1
     name = f"{provider}-{scenario}"
     home = work / name
-    repo = home / "repo"
-    repo.mkdir(parents=True)
-    run("git", "init", "-q", "-b", "main", cwd=repo)
-    (repo / "a.txt").write_text("broken\n")
-    (repo / "findings.json").write_text(json.dumps({
-        "contract_version": "audit-tools/audit-findings/v1",
-        "findings": [{"id": "F", "title": "fix it", "severity": "medium", "category": "correctness",
-                      "summary": "a.txt must say fixed", "affected_files": [{"path": "a.txt", "line_start": 1}],
-                      "evidence": []}]}))
-    run("git", "add", "-A", cwd=repo)
-    run("git", "-c", "user.name=t", "-c", "user.email=t@example.invalid", "commit", "-q", "-m", "start", cwd=repo)
+    world = World(home)
     # Notes what the agent was given, and looks for the key in what it leaves.
-    wrapper = home / "agent"
+    wrapper, seen = home / "agent", home / "seen"
+    seen.mkdir()
     wrapper.write_text(f"""#!/bin/bash
 [ "$1" = --version ] && exec {bin_dir / program} --version
-{{ printf '%s\\n' "$@"; cat /proc/self/environ; }} >> {home}/given
+{{ printf '%s\\n' "$@"; cat /proc/self/environ; }} >> {seen}/given
 {bin_dir / program} "$@"
 code=$?
-grep -rqs {KEY} "$HOME" && echo found >> {home}/leak
+grep -rqs {KEY} "$HOME" && echo found >> {seen}/leak
 exit $code
 """)
     wrapper.chmod(0o755)
     where = model.shut_after_first() if scenario == "shut" else f"{address}/{provider}/{scenario}"
-    (home / "overhaul.yml").write_text(f"""version: 1
-base: main
-findings: [{{file: findings.json}}]
-pools:
-  - id: agent
+    world.configure(f"""  - id: agent
     provider: {provider}
     version: {version}
     command: [{wrapper}]
@@ -77,27 +60,17 @@ pools:
     context-tokens: 32000
     output-tokens: 4000
     timeout: {seconds}s
-dispatch: {{max-attempts: {{contract: 1, infrastructure: 1}}}}
-state: {{store: directory, path: {home}/ledger}}
-verify:
-  commands: [{{name: check, argv: [grep, -qx, fixed, a.txt], timeout: 20s}}]
-""")
-    env = {"PATH": os.environ["PATH"], "HOME": str(home / "own-home"), "REAL_PART_KEY": KEY}
-    ended = subprocess.run(
-        [overhaul, "next-step", "--json", "--time-budget", f"{seconds + 60}s", "--config", home / "overhaul.yml", "--repo", repo,
-         "--local", home / "forge", "--work-dir", home / "work"],
-        env=env, text=True, capture_output=True, timeout=seconds + 120)
-    what = f"{name}: {ended.stdout[-1500:]} {ended.stderr[-1500:]}"
-    report = json.loads(ended.stdout)
-    events = [json.loads(line) for path in sorted((home / "ledger").rglob("*.ndjson"))
-              for line in path.read_text().splitlines()]
-    refused = [event for event in events if "burn" in event]
+    network: none
+""", "max-attempts: {contract: 1, infrastructure: 1}", "[grep, -qx, fixed, a.txt]",
+                    f"sandbox: {{read: [{bin_dir.parent}], write: [{seen}]}}\n")
+    report, what = world.next_step(overhaul, seconds + 60, {"REAL_PART_KEY": KEY})
+    refused = world.refused()
     requests = model.seen[f"{provider}/{scenario}"]
     assert requests <= BUDGET, (what, requests)
     assert report["agents"] == {"agent": f"agent {version}"}, what
     if right is None:
         assert report["nodes"].get("in_review") == 1, (what, refused)
-        assert [path for path in (home / "forge/pulls").glob("*.md")], what
+        assert world.pulls(), what
         outcome, detail = "accepted", ""
     else:
         assert len(refused) == 1 and report["nodes"].get("in_review", 0) == 0, (what, refused)
@@ -109,9 +82,9 @@ verify:
         assert "s are over" in detail and requests >= 1, (name, detail, requests)
     if scenario == "text":
         assert "changed nothing" in detail, (name, detail)
-    given = (home / "given").read_text(errors="replace")
+    given = (seen / "given").read_text(errors="replace")
     assert KEY not in given and "REAL_PART_KEY" not in given, f"{name}: the agent was given a key"
-    assert not (home / "leak").exists(), f"{name}: the agent's home holds a key"
+    assert not (seen / "leak").exists(), f"{name}: the agent's home holds a key"
     left = subprocess.run(["pgrep", "-f", f"{home}/work"], text=True, capture_output=True).stdout.split()
     assert not left, f"{name}: processes are left: {left}"
     return f"{name}: {outcome}, {requests} requests. {re.sub(chr(10), ' ', detail)[:150]}"

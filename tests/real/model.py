@@ -5,6 +5,7 @@ at once, `loop` runs commands without end, `cut` breaks every stream, `hang` fal
 refuses every request as too long, `shut` is gone after the first connection.
 """
 import json
+import re
 import socket
 import threading
 from collections import Counter
@@ -29,6 +30,32 @@ def shell_tool(body):
         if name in ("shell", "shell_command"):
             return name, lambda command: {"command": ["bash", "-c", command] if name == "shell" else command}
     return None
+
+
+def tool_loop(body):
+    """The next call of the tool loop of `openai-compatible`: reads the file, mends it, hands in."""
+    messages = body["messages"]
+    task = next(message["content"] for message in messages if message["role"] == "user")
+    results = [message["content"] for message in messages if message["role"] == "tool"]
+    path = re.search(r"^place: ([^\s,]+)", task, re.M)[1]
+    if not results:
+        return "read_file", {"path": path}
+    if len(results) == 1:
+        known = re.search(r"^hash: (\S+)", results[0], re.M)[1]
+        return "edit_file", {"path": path, "hash": known, "edits": [{"search": "broken", "replace": "fixed"}]}
+    findings = re.findall(r"^### (\S+)", task.split("## Findings to resolve")[1], re.M)
+    return "finish", {"resolved": findings, "summary": FINAL}
+
+
+def next_call(body, scenario, number):
+    """The call that is made now, if one is."""
+    offered = [(tool.get("function") or {}).get("name") for tool in body.get("tools") or []]
+    if "edit_file" in offered:
+        return (f"call_{number}", *tool_loop(body)) if scenario == "ok" else None
+    tool = shell_tool(body)
+    command = "echo fixed > a.txt" if scenario == "ok" else f"echo {number}"
+    wants = {"ok": answered_calls(body) == 0, "loop": True}.get(scenario, False)
+    return (f"call_{number}", tool[0], tool[1](command)) if wants and tool else None
 
 
 def answered_calls(body):
@@ -125,10 +152,7 @@ class Model(BaseHTTPRequestHandler):
             error = {"message": OVERFLOW, "type": "invalid_request_error", "param": "input_tokens",
                      "code": "context_length_exceeded"}
             return self.reply(400, {"type": "error", "error": error})
-        tool = shell_tool(body)
-        command = "echo fixed > a.txt" if scenario == "ok" else f"echo {number}"
-        wants = {"ok": answered_calls(body) == 0, "loop": True}.get(scenario, False)
-        call = (f"call_{number}", tool[0], tool[1](command)) if wants and tool else None
+        call = next_call(body, scenario, number)
         speak = {"completions": chat, "responses": responses, "messages": messages}[rest[-1]]
         events, whole = speak(body, call)
         if not body.get("stream") and scenario not in ("cut", "hang"):

@@ -316,6 +316,7 @@ fn numbers(c: &mut Checker<'_>, at: &Path, pool: &PoolConfig) {
         ("requests-per-day", l.requests_per_day.map(u64::from)),
         ("input-tokens-per-minute", l.input_tokens_per_minute),
         ("output-tokens-per-minute", l.output_tokens_per_minute),
+        ("tokens-per-day", l.tokens_per_day),
         ("concurrent", l.concurrent.map(u64::from)),
     ] {
         c.positive(

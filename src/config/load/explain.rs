@@ -16,6 +16,7 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("rpm", "limits.requests-per-minute"),
     ("rpd", "limits.requests-per-day"),
     ("tpm", "limits.input-tokens-per-minute"),
+    ("tpd", "limits.tokens-per-day"),
     ("concurrency", "concurrent"),
     ("parallel", "concurrent"),
     ("max-parallel", "concurrent"),

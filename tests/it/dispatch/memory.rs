@@ -1,6 +1,6 @@
 //! What a run knows of quota from the run before.
 
-use overhaul::backends::scripted::{Reply, Request, fixer};
+use overhaul::backends::scripted::{Answer, Reply, Request, fixer};
 use serde_json::Value;
 
 use super::{
@@ -57,6 +57,37 @@ async fn a_day_s_requests_still_count_in_the_next_run() {
         world.set("OVERHAUL_NOW", &after_noon(86_600).to_string());
         assert_eq!(world.next_step_with(SHORT).nodes("in_review"), 2);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_day_s_tokens_hold_in_a_cycle_a_job_and_the_next_run() {
+    let endpoint = scripted(|r, n| match fixer(r, n) {
+        Reply::Answer(answer) => Reply::Answer(Answer { usage: Some((4_000, 1_000)), ..answer }),
+        other => other,
+    })
+    .await;
+    let mut world = world();
+    // Four requests of 5 000 tokens are one node; the second has no room for its last ones.
+    let limits = "limits: {tokens-per-day: 30000, concurrent: 1}";
+    configure(&world, &[pool("one", &endpoint, &[limits])], "");
+    let first = world.next_step_with(SHORT);
+    assert_eq!((first.status(), first.nodes("in_review")), ("paused", 1), "{}", first.stderr);
+    assert_eq!(cause(&first, "N-002"), "budget_exhausted", "{}", first.report);
+    let until = not_before(&first);
+    assert!(until >= after_noon(86_400) && until < after_noon(86_500), "{until}");
+    let asked = endpoint.requests().len();
+    assert!(asked <= 6, "{asked} requests of 5 000 tokens");
+    world.set("OVERHAUL_NOW", &after_noon(3_600).to_string());
+    let early = world.next_step_with(&["--resume", "--time-budget", "30s"]);
+    assert_eq!(early.report["attempts"].as_u64(), Some(0), "{}", early.stderr);
+    // A person gives up on it; the allowance is used all the same.
+    assert!(world.run(&["cancel"]).status.success());
+    close(&world);
+    let next = next_run(&mut world, 7_200, &["a", "b"]);
+    assert_eq!(next.report["attempts"].as_u64(), Some(0), "{}", next.stderr);
+    assert_eq!(endpoint.requests().len(), asked);
+    world.set("OVERHAUL_NOW", &after_noon(86_600).to_string());
+    assert_eq!(world.next_step_with(SHORT).nodes("in_review"), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
