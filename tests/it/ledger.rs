@@ -311,6 +311,43 @@ fn an_answered_question_is_acted_on_once() {
 }
 
 #[test]
+fn a_review_sends_work_back_once_and_counts_its_attempts_anew() {
+    let opened = event(EventKind::PrOpened {
+        node: node(1),
+        number: 7,
+        url: "u".into(),
+        branch: "b".into(),
+        base: "main".into(),
+    });
+    let reviewed = |number: u64, seconds: i64, reviews: &[&str]| {
+        event(EventKind::Reviewed {
+            node: node(1),
+            number,
+            seen: jiff::Timestamp::from_second(seconds).unwrap(),
+            reviews: reviews.iter().map(|id| (*id).to_owned()).collect(),
+            by: vec!["ann".into()],
+            reason: format!("{reviews:?}"),
+        })
+    };
+    let failed = [claimed(1, 1, 1), ended(1, 1, 1, Burn::Contract)];
+    let mut run = fold(failed.iter().chain(&[claimed(1, 2, 2), accepted(1, 2, 2), opened]));
+    assert_eq!(run.apply(&reviewed(8, 5, &["x"])), Applied::No("no such open pull request"));
+    assert_eq!(run.apply(&reviewed(7, 5, &[])), Applied::Yes);
+    assert_eq!(run.apply(&reviewed(7, 5, &[])), Applied::No("those reviews are known"));
+    assert_eq!(run.nodes[&node(1)].contract_burnt, 1);
+    assert_eq!(run.apply(&reviewed(7, 6, &["x"])), Applied::Yes);
+    let record = &run.nodes[&node(1)];
+    assert_eq!((&record.landing, record.contract_burnt), (&Landing::None, 0));
+    assert_eq!(record.reopened.as_deref(), Some("[\"x\"]"));
+    // Whoever saw the same at the same time changes nothing; nor does it count again later.
+    assert_eq!(run.apply(&reviewed(7, 6, &["x"])), Applied::No("the node is at work already"));
+    run.apply(&claimed(1, 3, 3));
+    run.apply(&accepted(1, 3, 3));
+    assert_eq!(run.apply(&reviewed(7, 7, &["x"])), Applied::Yes);
+    assert!(matches!(run.nodes[&node(1)].landing, Landing::Accepted { .. }));
+}
+
+#[test]
 fn run_ids_are_ours_and_safe() {
     for bad in ["", "../x", "a b", "a/b", ".hidden", "a..b", "x.lock", "ü"] {
         assert!(RunId::new(bad).is_err(), "{bad}");

@@ -61,16 +61,19 @@ impl Run {
             EventKind::Reviewed { node, number, seen, reviews, by, reason } => {
                 let record = self.record(node);
                 let working = !matches!(record.landing, Landing::Accepted { .. });
+                let news = reviews.iter().any(|review| !record.heeded.contains(review));
                 match record.pr.as_mut() {
                     _ if working => return Applied::No("the node is at work already"),
                     Some(pr) if pr.number == *number && pr.end.is_none() => {
+                        if pr.reviewed == Some(*seen) && !news {
+                            return Applied::No("those reviews are known");
+                        }
                         pr.reviewed = Some(*seen);
                     }
                     _ => return Applied::No("no such open pull request"),
                 }
-                let known = record.heeded.len();
-                record.heeded.extend(reviews.iter().cloned());
-                if record.heeded.len() > known {
+                if news {
+                    record.heeded.extend(reviews.iter().cloned());
                     record.reopen(reason);
                     // A person's word, as a retry is.
                     record.contract_burnt = 0;

@@ -116,23 +116,65 @@ fn a_secondary_limit_between_pull_requests_is_waited_for() {
     assert_eq!(hub.rig.faults_left(), 0);
 }
 
-#[test]
-fn trouble_at_any_call_of_a_job_loses_and_repeats_nothing() {
+/// For every call of a job that `prepared` is ready for: a server error at that one, before or after
+/// it took effect, and then `after`.
+fn at_every_call(prepared: impl Fn() -> Hub + Sync, after: impl Fn(&mut Hub, &str) + Sync) {
+    let calls = u32::try_from(job(&prepared(), 951, 0).calls.len()).unwrap();
     std::thread::scope(|scope| {
-        for call in 0..10 {
+        for call in 0..calls {
+            let (prepared, after) = (&prepared, &after);
             scope.spawn(move || {
-                let hub = hub(&["a"]);
+                let mut hub = prepared();
                 let fault = Fault::status("", "", 502).skip(call);
                 hub.rig.fail(if call % 2 == 0 { fault.after_effect() } else { fault });
-                hub.end(hub.start(951, "schedule"));
-                let left = hub.rig.faults_left();
-                hub.rig.clear_faults();
-                let done = job(&hub, 952, 0);
-                assert_eq!(done.nodes("in_review"), 1, "call {call}: {}", done.log);
-                let made = (attempts(&hub), hub.pulls().len(), hub.issues().len());
-                assert_eq!(made, (1, 1, 1), "call {call}, {left} faults left");
+                let done = hub.end(hub.start(951, "schedule"));
+                assert_eq!(hub.rig.faults_left(), 0, "call {call}: {}", done.log);
+                after(&mut hub, &format!("call {call} of {calls}"));
             });
         }
+    });
+}
+
+#[test]
+fn trouble_at_any_call_of_a_job_loses_and_repeats_nothing() {
+    at_every_call(
+        || hub(&["a"]),
+        |hub, call| {
+            let done = job(hub, 952, 0);
+            assert_eq!(done.nodes("in_review"), 1, "{call}: {}", done.log);
+            let made = (attempts(hub), hub.pulls().len(), hub.issues().len());
+            assert_eq!(made, (1, 1, 1), "{call}");
+        },
+    );
+}
+
+#[test]
+fn trouble_at_any_call_of_a_job_among_people_loses_and_repeats_nothing() {
+    let among_people = || {
+        let hub = hub(&["a", "b"]);
+        job(&hub, 945, 0);
+        let (first, second) = (hub.pull_of("N-001"), hub.pull_of("N-002"));
+        let dashboard = hub.issues()[0];
+        let mut world = hub.rig.world();
+        world.merge(first).unwrap();
+        world.review("writer", second, "CHANGES_REQUESTED", "Once more.");
+        world.add_comment("writer", dashboard, "/overhaul status");
+        drop(world);
+        hub
+    };
+    at_every_call(among_people, |hub, call| {
+        // An answer that is owed is given when whoever began it is surely dead.
+        let later = jiff::Timestamp::now() + jiff::SignedDuration::from_mins(10);
+        hub.env.insert("OVERHAUL_NOW", later.to_string());
+        let done = job(hub, 952, 0);
+        assert_eq!((done.nodes("landed"), done.nodes("in_review")), (1, 1), "{call}: {}", done.log);
+        let made = (attempts(hub), hub.pulls().len(), hub.issues().len(), hub.replies().len());
+        assert_eq!(made, (3, 2, 1, 1), "{call}: {}", done.log);
+        let told = |text: &str| {
+            let world = hub.rig.world();
+            world.comments.values().filter(|comment| comment.body.contains(text)).count()
+        };
+        assert_eq!(told("asked for changes"), 1, "{call}: {}", done.log);
     });
 }
 
