@@ -18,7 +18,9 @@ pub(super) struct Line<'t> {
 /// HTML elements whose content is shown, not said. The first two live on after a blank line; the
 /// others end with their paragraph at the latest.
 const BLOCK_SHOWS: [&str; 2] = ["details", "blockquote"];
-const INLINE_SHOWS: [&str; 8] = ["code", "pre", "samp", "kbd", "del", "s", "strike", "q"];
+const INLINE_SHOWS: [&str; 8] = ["del", "s", "strike", "code", "pre", "samp", "kbd", "q"];
+/// The first of [`INLINE_SHOWS`] strike their content out.
+const STRIKES: usize = 3;
 
 /// Characters without a glyph that editors and keyboards leave at the start of a line. The
 /// overriding ones (U+202A to U+202E) are not among them: what they hide must not act.
@@ -69,6 +71,8 @@ struct Reader<'t> {
     containers: usize,
     /// Open emphasis, links, images.
     marks: usize,
+    /// Open strikethroughs: what they hold is taken back.
+    strikes: usize,
     /// Open HTML elements that show their content.
     blocks: [usize; BLOCK_SHOWS.len()],
     inlines: [usize; INLINE_SHOWS.len()],
@@ -90,11 +94,12 @@ impl Reader<'_> {
                 self.end_line();
                 self.inlines = [0; INLINE_SHOWS.len()];
             }
+            Event::Start(Tag::Strikethrough) => self.strikes += 1,
+            Event::End(TagEnd::Strikethrough) => self.strikes = self.strikes.saturating_sub(1),
             Event::Start(tag) if is_mark(&tag) => self.marks += 1,
             Event::End(
                 TagEnd::Emphasis
                 | TagEnd::Strong
-                | TagEnd::Strikethrough
                 | TagEnd::Superscript
                 | TagEnd::Subscript
                 | TagEnd::Link
@@ -102,13 +107,17 @@ impl Reader<'_> {
             ) => self.marks = self.marks.saturating_sub(1),
             Event::Start(_) => self.containers += 1,
             Event::End(_) => self.containers = self.containers.saturating_sub(1),
-            Event::Text(text) => self.piece(&text, at, self.marks == 0),
+            Event::Text(text) => self.piece(&text, at, self.marks + self.strikes == 0),
             Event::Code(text) | Event::InlineMath(text) | Event::DisplayMath(text) => {
                 self.piece(&text, at, false);
             }
             Event::InlineHtml(html) => {
+                let before = self.rendered.len();
                 self.html(&html);
                 self.piece(&html, at, false);
+                if is_unseen(&html) {
+                    self.rendered.truncate(before);
+                }
             }
             Event::Html(html) => {
                 self.html(&html);
@@ -152,7 +161,10 @@ impl Reader<'_> {
                 self.start = Some(at + (from.len() - from.trim_start_matches(blank).len()));
             }
         }
-        self.rendered.push_str(text);
+        let struck = self.strikes > 0 || self.inlines.iter().take(STRIKES).any(|open| *open > 0);
+        if !struck {
+            self.rendered.push_str(text);
+        }
     }
 
     /// Counts the opening and closing tags of elements that show.
@@ -183,12 +195,18 @@ impl Reader<'_> {
     }
 }
 
+/// Comments and the tags that strike out: nobody sees them. Other tags may be words in brackets.
+fn is_unseen(html: &str) -> bool {
+    let name = html.trim_start_matches(['<', '/']).trim_end_matches('>').trim();
+    html.starts_with("<!--")
+        || INLINE_SHOWS.iter().take(STRIKES).any(|strike| strike.eq_ignore_ascii_case(name))
+}
+
 fn is_mark(tag: &Tag<'_>) -> bool {
     matches!(
         tag,
         Tag::Emphasis
             | Tag::Strong
-            | Tag::Strikethrough
             | Tag::Superscript
             | Tag::Subscript
             | Tag::Link { .. }

@@ -195,7 +195,7 @@ fn strip_prefix<'t>(text: &'t str, prefix: &str) -> Option<&'t str> {
 /// and phones put them there.
 fn clean(word: &str) -> String {
     const QUOTES: &[char] = &['"', '\'', '`', '‘', '’', '‚', '“', '”', '„', '«', '»'];
-    const CLOSING: &[char] = &['.', ',', ';', ':', '!', '?', '…'];
+    const CLOSING: &[char] = &['.', ',', ';', ':', '!', '?', '…', '\\'];
     let word = word.trim_end_matches(CLOSING).trim_matches(QUOTES).trim_end_matches(CLOSING);
     // Hyphens and dashes U+2010 to U+2015, minus, small and fullwidth hyphen, non-breaking ones.
     let dash = |c| {

@@ -87,6 +87,12 @@ fn what_is_shown_is_not_said() {
         ("**/overhaul cancel**", ""),
         ("*see\n/overhaul cancel*", ""),
         ("~~/overhaul cancel~~", ""),
+        ("/overhaul ~~cancel~~ pause", "pause"),
+        ("/overhaul skip ~~N-1~~ N-2", "skip N-2"),
+        ("/overhaul skip <del>N-1</del> N-2", "skip N-2"),
+        ("/overhaul retry N-1 <!-- flaky -->", "retry N-1"),
+        ("/overhaul retry N-1 <!-- a\nb -->\n/overhaul pause", "retry N-1; pause"),
+        ("/overhaul pause <!-- /overhaul cancel -->", "pause"),
         ("~~no\n/overhaul cancel~~", ""),
         ("[see\n/overhaul cancel](https://example.invalid)", ""),
         ("![see\n/overhaul cancel](https://example.invalid)", ""),
@@ -119,6 +125,8 @@ fn mail_ends_where_the_answered_text_begins() {
         ),
         ("```\n-- \n```\n/overhaul pause", "pause"),
         ("a\n\n---\n\n/overhaul pause", "pause"),
+        ("/overhaul pause\n\nFrom: A <a@b.c>\nSent: Monday\nTo: o/r\n\n/overhaul cancel", "pause"),
+        ("/overhaul pause\n\nA <a@b.c>, 13 Oca 2025:\n\n/overhaul cancel", "pause"),
     ]);
 }
 
@@ -132,6 +140,7 @@ fn arguments() {
         ("/overhaul retry [N-001](https://example.invalid)", "retry N-001"),
         ("/overhaul retry N\\_001", "retry N_001"),
         ("/overhaul retry N-001\u{200b}", "retry N-001"),
+        ("/overhaul retry N-001\\", "retry N-001"),
         ("/overhaul retry N‑001", "retry N-001"),
         ("/overhaul retry", "!1 retry needs a node"),
         ("/overhaul retry ../x", "!1 bad node id"),

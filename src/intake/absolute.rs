@@ -118,6 +118,9 @@ impl Absolute {
             // `file:////server/share/x` against a root on that share.
             return Self::unc(&self.parts.join("/"))?.strip(root);
         }
+        if let Some(native) = self.native(&root.volume) {
+            return native.strip(root);
+        }
         if self.volume != root.volume || self.parts.len() <= root.parts.len() {
             return None;
         }
@@ -126,6 +129,15 @@ impl Absolute {
         let (head, tail) = self.parts.split_at(root.parts.len());
         let below = head.iter().zip(&root.parts).all(|(a, b)| same(a, b));
         if below { RepoPath::new(&tail.join("/")).ok() } else { None }
+    }
+
+    /// How Git Bash, WSL and Cygwin write a path of this drive: `/d/x`, `/mnt/d/x`, `/cygdrive/d/x`.
+    fn native(&self, drive: &str) -> Option<Self> {
+        let letter = drive.strip_suffix(':').filter(|_| self.volume.is_empty())?;
+        let at = usize::from(["mnt", "cygdrive"].contains(&self.first()));
+        let (name, rest) = self.parts.get(at..)?.split_first()?;
+        name.eq_ignore_ascii_case(letter)
+            .then(|| Self { volume: drive.to_owned(), parts: rest.to_vec() })
     }
 
     /// All names as if the root of the file system were the checkout; only for plain Unix paths.

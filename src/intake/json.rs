@@ -13,9 +13,18 @@ pub(super) fn parse(bytes: &[u8], name: &str) -> Result<Value, IntakeError> {
     if bytes.len() > MAX_SOURCE_BYTES {
         return Err(IntakeError::TooLarge { name: name.to_owned(), bytes: bytes.len() });
     }
-    let text = decode(bytes).ok_or_else(|| IntakeError::Encoding { name: name.to_owned() })?;
-    if text.trim().is_empty() {
-        return Err(IntakeError::Empty { name: name.to_owned() });
+    let foreign = |what| IntakeError::Foreign { name: name.to_owned(), what };
+    if let Some(what) = archive(bytes) {
+        return Err(foreign(what));
+    }
+    let text = decode(bytes)
+        .filter(|text| !text.contains('\0'))
+        .ok_or_else(|| IntakeError::Encoding { name: name.to_owned() })?;
+    match text.trim_start().get(..5).unwrap_or(text.trim()).to_ascii_lowercase().as_str() {
+        "" => return Err(IntakeError::Empty { name: name.to_owned() }),
+        "<?xml" => return Err(foreign("XML")),
+        start if start.starts_with('<') => return Err(foreign("HTML or XML")),
+        _ => {}
     }
     serde_json::from_str(&text).map_err(|error| IntakeError::Json {
         name: name.to_owned(),
@@ -31,12 +40,25 @@ fn without_position(message: &str) -> String {
     message.split(" at line ").next().unwrap_or(message).to_owned()
 }
 
+/// Archives by their first bytes.
+fn archive(bytes: &[u8]) -> Option<&'static str> {
+    match bytes {
+        [0x1F, 0x8B, ..] => Some("a gzip archive"),
+        [b'P', b'K', 3 | 5, 4 | 6, ..] => Some("a zip archive"),
+        [0x28, 0xB5, 0x2F, 0xFD, ..] => Some("a zstd archive"),
+        _ => None,
+    }
+}
+
 /// Text of the bytes, `None` when they are in no encoding that we read.
 fn decode(bytes: &[u8]) -> Option<std::borrow::Cow<'_, str>> {
     match bytes {
         [0xEF, 0xBB, 0xBF, rest @ ..] => std::str::from_utf8(rest).ok().map(Into::into),
         [0xFF, 0xFE, rest @ ..] => utf16(rest, u16::from_le_bytes),
         [0xFE, 0xFF, rest @ ..] => utf16(rest, u16::from_be_bytes),
+        // JSON begins with ASCII, so that a zero tells UTF-16 without its mark.
+        [1..=255, 0, ..] => utf16(bytes, u16::from_le_bytes),
+        [0, 1..=255, ..] => utf16(bytes, u16::from_be_bytes),
         _ => std::str::from_utf8(bytes).ok().map(Into::into),
     }
 }
@@ -213,8 +235,24 @@ mod tests {
             .chain(text.encode_utf16())
             .flat_map(u16::to_be_bytes)
             .collect();
-        for bytes in [utf8, little, big] {
+        let unmarked = [little[2..].to_vec(), big[2..].to_vec()];
+        for bytes in [utf8, little, big].into_iter().chain(unmarked) {
             assert_eq!(parse(&bytes, "x").unwrap()["a"], "\u{20ac}");
+        }
+    }
+
+    #[test]
+    fn other_kinds_of_files_are_called_by_their_name() {
+        for (bytes, said) in [
+            (b"<!DOCTYPE html><html></html>".as_slice(), "x is HTML or XML, not JSON"),
+            (b"\xEF\xBB\xBF\n<?xml version=\"1.0\"?><checkstyle/>", "x is XML, not JSON"),
+            (b"\x1F\x8B\x08\0\0", "x is a gzip archive, not JSON"),
+            (b"PK\x03\x04\0", "x is a zip archive, not JSON"),
+            (b"\0\0\0\0", "x is not text in UTF-8, nor in UTF-16 with a byte order mark"),
+            (b"{\"a\": \"\0\"}", "x is not text in UTF-8, nor in UTF-16 with a byte order mark"),
+            (b" \r\n", "x is empty"),
+        ] {
+            assert_eq!(parse(bytes, "x").unwrap_err().to_string(), said);
         }
     }
 

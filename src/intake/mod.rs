@@ -80,6 +80,14 @@ pub enum IntakeError {
         /// File.
         name: String,
     },
+    /// Another kind of file altogether.
+    #[error("{name} is {what}, not JSON")]
+    Foreign {
+        /// File.
+        name: String,
+        /// What it is, with its article.
+        what: &'static str,
+    },
     /// Not JSON.
     #[error("{name} is {} at line {line}, column {column}: {reason}", if *truncated { "cut off" } else { "not valid JSON" })]
     Json {
@@ -128,9 +136,19 @@ pub enum IntakeError {
         /// Versions that we read.
         supported: &'static str,
     },
-    /// The results are in other files.
-    #[error("{name}: {place} keeps its results in other files (external properties)")]
+    /// What is needed is in other files.
+    #[error("{name}: {place} keeps its {what} in other files (external properties)")]
     External {
+        /// File.
+        name: String,
+        /// JSON path.
+        place: String,
+        /// What is there, in the plural.
+        what: &'static str,
+    },
+    /// The tool says that it failed: that it found nothing means nothing.
+    #[error("{name}: {place} is of a tool that did not finish, and holds no results")]
+    Unfinished {
         /// File.
         name: String,
         /// JSON path.
@@ -157,6 +175,11 @@ impl IntakeError {
                 "make the report again: the tool that writes it was probably stopped, or its disk was full"
             }
             Self::Encoding { .. } => "write the report in UTF-8",
+            Self::Foreign { what, .. } if what.contains("archive") => "unpack it first",
+            Self::Foreign { .. } => {
+                "have the tool write SARIF 2.1.0 (most have an option such as `--format sarif`)"
+            }
+            Self::Unfinished { .. } => "run the tool again, and look at what it says",
             Self::Json { .. } => "correct the JSON at that place, or make the report again",
             Self::Shape { .. } | Self::MissingMember { .. } => {
                 "correct that member, or make the report again with a current version of its tool"
@@ -164,9 +187,9 @@ impl IntakeError {
             Self::Version { .. } => {
                 "make the report in a version that is read (`sarif-multitool transform` converts old SARIF)"
             }
-            Self::External { .. } => "inline the results first (`sarif-multitool rewrite` does so)",
+            Self::External { .. } => "inline them first (`sarif-multitool rewrite` does so)",
             Self::Unknown { .. } => {
-                "give a SARIF 2.1.0 file or an audit-findings.json; free text goes to --intent"
+                "give a SARIF 2.1.0 file (most tools write one with an option such as `--format sarif`) or an audit-findings.json; free text goes to --intent"
             }
             Self::Id(_) => "split the report",
         }
@@ -195,12 +218,21 @@ pub fn read(bytes: &[u8], name: &str, ctx: &IntakeContext) -> Result<Vec<Finding
         sarif::read(&root, ctx)?
     } else if members.contains_key("findings") {
         audit::read(&root, ctx)?
-    } else if members.contains_key("version") {
+    } else if is_bare_sarif(members) {
         sarif::read(&root, ctx)?
     } else {
         return Err(IntakeError::Unknown { name: name.to_owned() });
     };
     Ok(draft::settle(drafts, ctx)?)
+}
+
+/// A log that lacks its runs. Any other file with a version is something else.
+fn is_bare_sarif(members: &serde_json::Map<String, Value>) -> bool {
+    let version = members.get("version").and_then(Value::as_str).unwrap_or_default();
+    version.starts_with("2.")
+        && members.keys().all(|key| {
+            ["$schema", "version", "inlineExternalProperties", "properties"].contains(&key.as_str())
+        })
 }
 
 /// One sentence of intent as a finding; it names no file. `None` when the text is blank.

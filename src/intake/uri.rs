@@ -75,6 +75,9 @@ impl<'a> Resolver<'a> {
                 return self.relative(&reading, base);
             }
         }
+        if let Some(path) = self.in_place_of_a_host(text) {
+            return path;
+        }
         let first = self.readings(text).into_iter().next().unwrap_or(Cow::Borrowed(text));
         if let Some(absolute) = Absolute::parse(text, self.spelling == Spelling::Uri) {
             return self.absolute(&absolute, has_dot_dot(&first));
@@ -87,6 +90,15 @@ impl<'a> Resolver<'a> {
             return Located::Outside;
         }
         self.relative(&first, base)
+    }
+
+    /// `file://src/a.c`: a careless tool put a relative path where a host belongs. `.` is no host.
+    fn in_place_of_a_host(&self, text: &str) -> Option<Located> {
+        let (scheme, rest) = scheme(text)?;
+        let path = rest.strip_prefix("//").filter(|_| scheme.eq_ignore_ascii_case("file"))?;
+        let path = decode(without_fragment(path));
+        let is_relative = path.starts_with("./") || self.exists_relative(&path, &Base::Checkout);
+        is_relative.then(|| self.relative(&path, &Base::Checkout))
     }
 
     /// Ways to read a relative text, the likeliest first.
@@ -227,9 +239,14 @@ pub(super) fn decode(text: &str) -> Cow<'_, str> {
     percent_decode_str(text).decode_utf8().unwrap_or(Cow::Borrowed(text))
 }
 
-/// Without `#...` and `?...`, unless a slash follows: then a careless tool wrote a raw name.
+/// Without `?...` (dependency-check names the package there), and without `#...` unless a slash
+/// follows: then a careless tool wrote a raw name.
 pub(super) fn without_fragment(text: &str) -> &str {
-    match text.find(['#', '?']) {
+    let text = match text.find('?') {
+        Some(at) if at > 0 => &text[..at],
+        _ => text,
+    };
+    match text.find('#') {
         Some(at) if at > 0 && !text[at..].contains(['/', '\\']) => &text[..at],
         _ => text,
     }
@@ -289,6 +306,14 @@ mod tests {
             ("weird:name.tf", unix, &[], "-"),
             ("weird:name.tf", unix, &["weird:name.tf"], "weird:name.tf"),
             ("src/a.c#L3", unix, &[], "src/a.c"),
+            ("src/a.lock?/left-pad:1.0", unix, &[], "src/a.lock"),
+            ("file:///home/runner/work/app/app/pom.xml?pkg:maven/x@1", unix, &[], "pom.xml"),
+            ("file://./src/a.c", unix, &[], "src/a.c"),
+            ("file://src/a.c", unix, &["src/a.c"], "src/a.c"),
+            ("file://src/a.c", unix, &[], "-"),
+            ("/d/a/app/app/src/x.ts", windows, &[], "src/x.ts"),
+            ("/mnt/d/a/app/app/src/x.ts", windows, &[], "src/x.ts"),
+            ("/cygdrive/D/a/app/app/x.ts", windows, &[], "x.ts"),
             ("src/c#/a.c", unix, &[], "src/c#/a.c"),
             ("100%.txt", unix, &[], "100%.txt"),
             ("a%20b.txt", unix, &["a%20b.txt"], "a%20b.txt"),

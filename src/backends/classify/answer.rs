@@ -146,9 +146,27 @@ impl Stream {
         if let Some(results) = value.get("prompt_filter_results").and_then(Value::as_array) {
             self.filtered |= results.iter().any(|result| says_filtered(result, 0));
         }
+        self.top_level(value);
         self.anthropic(kind, value);
         self.responses(kind, value);
         self.ollama(value);
+    }
+
+    /// Bedrock's Converse (`output.message`, `stopReason`) and Cohere's chat (`message`,
+    /// `finish_reason`).
+    fn top_level(&mut self, value: &Value) {
+        let message = value
+            .pointer("/output/message")
+            .or_else(|| value.get("message").filter(|message| present(message, "role").is_some()));
+        let reason = ["stopReason", "finish_reason"]
+            .iter()
+            .find_map(|name| present(value, name).and_then(Value::as_str));
+        let Some(reason) = reason.filter(|_| message.is_some()) else { return };
+        self.seen_answer = true;
+        self.content |= message.is_some_and(|message| {
+            ["content", "tool_calls"].iter().any(|name| present(message, name).is_some())
+        });
+        self.end(reason);
     }
 
     fn choice(&mut self, choice: &Value) {
@@ -170,11 +188,13 @@ impl Stream {
     fn candidate(&mut self, candidate: &Value) {
         let parts = candidate.pointer("/content/parts").and_then(Value::as_array);
         self.content |= parts.is_some_and(|parts| {
-            parts.iter().any(|part| {
-                ["text", "functionCall", "inlineData", "executableCode"]
-                    .iter()
-                    .any(|name| present(part, name).is_some())
-            })
+            parts.iter().filter(|part| part.get("thought") != Some(&Value::Bool(true))).any(
+                |part| {
+                    ["text", "functionCall", "inlineData", "executableCode"]
+                        .iter()
+                        .any(|name| present(part, name).is_some())
+                },
+            )
         });
         if let Some(reason) = present(candidate, "finishReason").and_then(Value::as_str) {
             self.end(reason);
@@ -217,9 +237,16 @@ impl Stream {
             return;
         };
         self.seen_answer = true;
-        self.content |= response.get("output").and_then(Value::as_array).is_some_and(|output| {
-            output.iter().any(|item| item.get("type").and_then(Value::as_str) != Some("reasoning"))
-        });
+        let typed =
+            |item: &Value, kind: &str| item.get("type").and_then(Value::as_str) == Some(kind);
+        for item in response.get("output").and_then(Value::as_array).into_iter().flatten() {
+            let parts = item.get("content").and_then(Value::as_array);
+            let refused = parts.is_some_and(|parts| {
+                !parts.is_empty() && parts.iter().all(|part| typed(part, "refusal"))
+            });
+            self.filtered |= refused;
+            self.content |= !refused && !typed(item, "reasoning");
+        }
         if let Some(error) = present(response, "error") {
             self.error.get_or_insert_with(|| error.to_string());
         }
@@ -274,6 +301,7 @@ impl Stream {
             | "max_tokens"
             | "max_output_tokens"
             | "model_length"
+            | "error_limit"
             | "model_context_window_exceeded" => {
                 return done(Outcome::PacketTooLarge, "answer-cut-at-cap", seen);
             }
@@ -288,6 +316,7 @@ impl Stream {
             | "image_safety"
             | "sensitive"
             | "guardrail_intervened"
+            | "error_toxic"
             | "content_filtered" => {
                 return done(Outcome::ContentFiltered, "answer-filtered", seen);
             }

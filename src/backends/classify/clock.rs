@@ -19,10 +19,31 @@ static ISO: LazyLock<Option<Regex>> = LazyLock::new(|| {
 static SLASHED: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"^(\d{1,2})/(\d{1,2})/(\d{4})").ok());
 
-/// `jul 5th, 2026 8:19 pm`, `oct 9 at 5pm (america/new_york)`, `aug 17, 5am`.
-static MONTH: LazyLock<Option<Regex>> = LazyLock::new(|| {
+/// `jul 5th, 2026`, `oct 9`, `aug 17`.
+static MONTH_FIRST: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
-        r"^(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.? (\d{1,2})(?:st|nd|rd|th)?(?:,? (\d{4}))?(?:,? (?:at )?(\d{1,2})(?::(\d{2}))?(?::\d{2})? ?([ap]\.?m\b)?)?(?P<rest>.{0,48})",
+        r"^(?<month>[a-zà-ÿ]{3,12})\.? (?<day>\d{1,2})(?:st|nd|rd|th)?\b(?:,? (?<year>\d{4})\b)?",
+    )
+    .ok()
+});
+
+/// `10 de jul. de 2026`, `10. juli 2026`, `2 mar`.
+static DAY_FIRST: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(
+        r"^(?<day>\d{1,2})(?:st|nd|rd|th|\.)? (?:de |of )?(?<month>[a-zà-ÿ]{3,12})\b\.?(?:,? (?:de )?(?<year>\d{4})\b)?",
+    )
+    .ok()
+});
+
+/// `2026年8月7日`, `8月16日`.
+static CJK: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"^(?:(?<year>\d{4}) ?年 ?)?(?<month>\d{1,2}) ?月 ?(?<day>\d{1,2}) ?日").ok()
+});
+
+/// The time behind a date: ` at 5pm`, `, 11:52`, ` 8:19 pm`. A bare number needs its `at`.
+static TIME: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(
+        r"^,? ?(?:(?<at>at|um|à|às|a las|om|kl\.?|alle|ore) )?(?<hour>\d{1,2})(?::(?<minute>\d{2}))?(?::\d{2})? ?(?<half>[ap]\.?m\b)?(?<rest>.{0,48})",
     )
     .ok()
 });
@@ -38,7 +59,7 @@ static CLOCK: LazyLock<Option<Regex>> = LazyLock::new(|| {
 /// A zone after the time: `(america/bogota)`, `gmt-3`, `utc`, `pst`.
 static ZONE: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
-        r"^ ?\(?(?:(?:gmt|utc) ?([+-]) ?(\d{1,2})(?::?(\d{2}))?|([a-z]+(?:/[a-z0-9_+-]+){1,2})|([a-z]{1,4})\b)",
+        r"^ ?\(?(?:(?:gmt|utc) ?([+-]) ?(\d{1,2})(?::?(\d{2}))?|([a-z]+(?:/[a-z0-9_+-]+){1,2})|(pacific|eastern|central|mountain|[a-z]{1,4})\b)",
     )
     .ok()
 });
@@ -46,7 +67,7 @@ static ZONE: LazyLock<Option<Regex>> = LazyLock::new(|| {
 /// Reads a moment at the start of `text` (lower case). A moment without a date is the next one
 /// after `now`; without a zone, or with an unknown one, it is UTC, which is what a runner uses.
 pub(super) fn read(text: &str, now: Timestamp) -> Option<Timestamp> {
-    iso(text).or_else(|| slashed(text)).or_else(|| month(text, now)).or_else(|| clock(text, now))
+    iso(text).or_else(|| slashed(text)).or_else(|| dated(text, now)).or_else(|| clock(text, now))
 }
 
 fn number<T: std::str::FromStr>(captures: &Captures<'_>, index: usize) -> Option<T> {
@@ -80,23 +101,71 @@ fn slashed(text: &str) -> Option<Timestamp> {
     Offset::UTC.to_timestamp(date.to_datetime(Time::midnight())).ok()
 }
 
-fn month(text: &str, now: Timestamp) -> Option<Timestamp> {
-    let found = MONTH.as_ref()?.captures(text)?;
-    let names =
-        ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
-    let month = i8::try_from(names.iter().position(|name| *name == &found[1])? + 1).ok()?;
-    let day: i8 = number(&found, 2)?;
-    let time = match number::<i8>(&found, 4) {
-        Some(hour) => time_of_day(hour, number(&found, 5), found.get(6).map(|m| m.as_str()))?,
-        None => Time::midnight(),
-    };
-    let zone = zone(found.name("rest").map_or("", |rest| rest.as_str()));
-    let at = |year: i16| moment(Date::new(year, month, day).ok()?.to_datetime(time), &zone);
-    if let Some(year) = number(&found, 3) {
-        return at(year);
+/// A date without its time.
+struct Day {
+    year: Option<i16>,
+    month: i8,
+    day: i8,
+}
+
+impl Day {
+    /// A date at the start of the text, and what follows it.
+    fn read(text: &str) -> Option<(Self, &str)> {
+        [&MONTH_FIRST, &DAY_FIRST, &CJK].into_iter().find_map(|form| {
+            let found = form.as_ref()?.captures(text)?;
+            let month = found.name("month")?.as_str();
+            let day = Self {
+                year: found.name("year").and_then(|year| year.as_str().parse().ok()),
+                month: month_of(month).or_else(|| month.parse().ok())?,
+                day: found.name("day")?.as_str().parse().ok()?,
+            };
+            Some((day, text.get(found[0].len()..)?))
+        })
     }
-    let year = now.to_zoned_datetime(zone.clone()).year();
-    at(year).filter(|moment| *moment > now).or_else(|| at(year.checked_add(1)?))
+
+    /// This day at a time; without a year the next one after `now`.
+    fn at(&self, time: Time, zone: &TimeZone, now: Timestamp) -> Option<Timestamp> {
+        let of =
+            |year: i16| moment(Date::new(year, self.month, self.day).ok()?.to_datetime(time), zone);
+        if let Some(year) = self.year {
+            return of(year);
+        }
+        let year = now.to_zoned_datetime(zone.clone()).year();
+        of(year).filter(|moment| *moment > now).or_else(|| of(year.checked_add(1)?))
+    }
+}
+
+/// The month of a name or its abbreviation, in the languages that clients print dates in.
+fn month_of(name: &str) -> Option<i8> {
+    const NAMES: [&str; 12] = [
+        "jan january januar janeiro enero ene janv janvier gen gennaio januari",
+        "feb february februar fev fevereiro febrero fév févr février febbraio februari",
+        "mar march märz mär mrz março marzo mars maart mrt",
+        "apr april abr abril avr avril aprile",
+        "may mai maio mayo mag maggio mei",
+        "jun june juni junho junio juin giu giugno",
+        "jul july juli julho julio juil juillet lug luglio",
+        "aug august ago agosto août augustus",
+        "sep sept september set setembro septiembre septembre settembre",
+        "oct october okt oktober out outubro octubre octobre ott ottobre",
+        "nov november novembro noviembre novembre",
+        "dec december dez dezember dezembro dic diciembre déc décembre dicembre",
+    ];
+    let at = NAMES.iter().position(|names| names.split(' ').any(|known| known == name))?;
+    i8::try_from(at + 1).ok()
+}
+
+fn dated(text: &str, now: Timestamp) -> Option<Timestamp> {
+    let (day, rest) = Day::read(text)?;
+    let found = TIME
+        .as_ref()?
+        .captures(rest)
+        .filter(|found| ["at", "minute", "half"].iter().any(|part| found.name(part).is_some()));
+    let Some(found) = found else { return day.at(Time::midnight(), &zone(rest), now) };
+    let number = |part: &str| found.name(part).and_then(|n| n.as_str().parse().ok());
+    let half = found.name("half").map(|half| half.as_str());
+    let time = time_of_day(number("hour")?, number("minute"), half)?;
+    day.at(time, &zone(found.name("rest").map_or("", |rest| rest.as_str())), now)
 }
 
 fn clock(text: &str, now: Timestamp) -> Option<Timestamp> {
@@ -113,7 +182,12 @@ fn clock(text: &str, now: Timestamp) -> Option<Timestamp> {
             time_of_day(number(&found, 3)?, number(&found, 4), half)?
         }
     };
-    let zone = zone(found.name("rest").map_or("", |rest| rest.as_str()));
+    let rest = found.name("rest").map_or("", |rest| rest.as_str());
+    // `21:13 on 2 Mar`
+    if let Some((day, rest)) = rest.trim_start().strip_prefix("on ").and_then(Day::read) {
+        return day.at(time, &zone(rest), now);
+    }
+    let zone = zone(rest);
     let mut date = now.to_zoned_datetime(zone.clone()).date();
     if found.get(2).is_some() {
         date = date.checked_add(1.day()).ok()?;
@@ -176,17 +250,28 @@ fn zone(text: &str) -> TimeZone {
         return TimeZone::get(name.as_str()).unwrap_or(TimeZone::UTC);
     }
     // Abbreviations are ambiguous in general; these are the readings of the tools that print them.
+    let named = |name: &str| TimeZone::get(name).unwrap_or(TimeZone::UTC);
     let hours = match found.get(5).map_or("", |name| name.as_str()) {
-        "pst" => -8,
+        "hst" => -10,
+        "akst" => -9,
+        "pst" | "akdt" => -8,
         "pdt" | "mst" => -7,
         "cst" | "mdt" => -6,
         "est" | "cdt" => -5,
         "edt" => -4,
-        "bst" | "cet" => 1,
-        "cest" => 2,
+        "brt" | "art" => -3,
+        "bst" | "cet" | "west" => 1,
+        "cest" | "eet" => 2,
+        "eest" | "msk" => 3,
+        "sgt" | "hkt" => 8,
         "jst" | "kst" => 9,
-        "pt" => return TimeZone::get("America/Los_Angeles").unwrap_or(TimeZone::UTC),
-        "et" => return TimeZone::get("America/New_York").unwrap_or(TimeZone::UTC),
+        "aest" => 10,
+        "aedt" => 11,
+        "ist" => return named("Asia/Kolkata"),
+        "pt" | "pacific" => return named("America/Los_Angeles"),
+        "mt" | "mountain" => return named("America/Denver"),
+        "ct" | "central" => return named("America/Chicago"),
+        "et" | "eastern" => return named("America/New_York"),
         _ => 0,
     };
     offset(hours < 0, i32::abs(hours), 0).map_or(TimeZone::UTC, TimeZone::fixed)
@@ -214,6 +299,8 @@ mod tests {
         assert_eq!(at("10:57 pm gmt-3."), "2026-06-11T01:57:00Z");
         assert_eq!(at("3pm (mars/olympus)"), "2026-06-10T15:00:00Z");
         assert_eq!(at("midnight utc"), "2026-06-11T00:00:00Z");
+        assert_eq!(at("midnight pacific time."), "2026-06-11T07:00:00Z");
+        assert_eq!(at("9am ist"), "2026-06-11T03:30:00Z");
         assert_eq!(at("thu 9:00 am"), "2026-06-11T09:00:00Z");
         assert_eq!(at("wednesday 9:00 am"), "2026-06-17T09:00:00Z");
     }
@@ -227,13 +314,42 @@ mod tests {
         assert_eq!(at("2026-07-01 at 00:00 utc."), "2026-07-01T00:00:00Z");
         assert_eq!(at("2026-07-01t10:30:00.123+02:00"), "2026-07-01T08:30:00Z");
         assert_eq!(at("7/21/2026"), "2026-07-21T00:00:00Z");
+        assert_eq!(at("september 6, 2026, 11:15."), "2026-09-06T11:15:00Z");
+        assert_eq!(at("july 1."), "2026-07-01T00:00:00Z");
+    }
+
+    #[test]
+    fn dates_of_other_languages() {
+        for text in [
+            "10 de jul. de 2026, 11:52.",
+            "10 de julio de 2026, 11:52",
+            "10. juli 2026 um 11:52",
+            "10 juil. 2026 à 11:52",
+            "2026年7月10日 11:52",
+            "7月10日 11:52です",
+            "11:52 on 10 jul",
+            "11:52 on july 10, 2026",
+        ] {
+            assert_eq!(at(text), "2026-07-10T11:52:00Z", "{text}");
+        }
     }
 
     #[test]
     fn what_is_no_time_is_none() {
-        for text in
-            ["", "soon", "5", "99:99", "13 seconds", "feb 31", "every 5h", "2026-13-40", "\u{130}"]
-        {
+        for text in [
+            "",
+            "soon",
+            "5",
+            "99:99",
+            "13 seconds",
+            "feb 31",
+            "every 5h",
+            "2026-13-40",
+            "\u{130}",
+            "5 seconds",
+            "10 minutes 3 seconds",
+            "junk 4 at 5pm",
+        ] {
             assert_eq!(at(text), "", "{text}");
         }
     }

@@ -114,8 +114,9 @@ pub(super) static OPENAI: &[Rule] = &[
         when().says(&[
             r"exceeded (?:the )?(?:token|call) rate limit (?:of|for) your current",
             r"exceeded (?:the )?(?:token|call) rate limit",
+            r"out of call volume quota",
         ]),
-        "Azure OpenAI 429 text",
+        "Azure OpenAI 429 text; API Management 403 with the time until the quota is full again",
     ),
     rule(
         "openai-rate-window",
@@ -170,7 +171,7 @@ pub(super) static ANTHROPIC: &[Rule] = &[
         "anthropic-long-context-gate",
         PacketTooLarge,
         when().says(&[
-            r"extra usage is required for long context",
+            r"(?:extra usage is|usage credits(?: are)?) required for (?:long|1m) context",
             r"long context beta is not yet available",
         ]),
         "Anthropic 429/400 on prompts above 200 k; a smaller one passes",
@@ -264,14 +265,18 @@ pub(super) static GOOGLE: &[Rule] = &[
                 r"exceeded your current quota.{0,120}ai\.google\.dev",
                 r"resource (?:has been )?exhausted",
             ])
-            .unless(&["worker local", "available credits|spending limit"]),
+            .unless(&[
+                "worker local",
+                "available credits|spending limit",
+                "requests for team|tokens for team",
+            ]),
         "Gemini without QuotaFailure details; Vertex dynamic shared quota",
     ),
     rule(
         "gemini-key",
         Auth,
         when().says(&[
-            r"api key not valid",
+            r"api key not valid|pass a valid api key",
             r"api_key_(?:invalid|expired)",
             r"api key expired",
             r"reported as leaked",

@@ -1,10 +1,12 @@
 //! What is left of an observation when the worker's own words are taken out: status, typed values,
 //! headers, and the error's text in one normal form.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use regex::Regex;
+use serde_json::Value;
 
 use crate::model::scrub;
 
@@ -97,12 +99,17 @@ impl Evidence {
         headers: &BTreeMap<String, String>,
         text: &str,
     ) -> Self {
-        let plain = normal(text);
-        let text = plain.to_ascii_lowercase();
         let mut headers: BTreeMap<String, String> = headers
             .iter()
             .map(|(name, value)| (name.to_ascii_lowercase(), value.clone()))
             .collect();
+        let mut plain = normal(&without_quotes(text));
+        if let Some(kind) = headers.get("x-amzn-errortype") {
+            // AWS names the exception there, the body only describes it.
+            let kind = kind.split(':').next().unwrap_or_default();
+            plain = normal(&format!("{plain} {{\"__type\": \"{kind}\"}}"));
+        }
+        let text = plain.to_ascii_lowercase();
         if let Some(pattern) = QUOTED_HEADER.as_ref() {
             for found in pattern.captures_iter(&text).take(32) {
                 headers.entry(found[1].to_owned()).or_insert_with(|| found[2].to_owned());
@@ -146,6 +153,37 @@ impl Evidence {
         let end = floor(&self.plain, start.saturating_add(LONGEST_SHOWN));
         self.plain.get(start..end).unwrap_or("").trim().to_owned()
     }
+}
+
+/// A JSON error without what it quotes of the model's words or of the request: they decide nothing.
+fn without_quotes(text: &str) -> Cow<'_, str> {
+    let trimmed = text.trim();
+    if !trimmed.starts_with(['{', '[']) || trimmed.len() > LONGEST_TEXT {
+        return Cow::Borrowed(text);
+    }
+    let Ok(mut value) = serde_json::from_str::<Value>(trimmed) else { return Cow::Borrowed(text) };
+    if prune(&mut value) { Cow::Owned(value.to_string()) } else { Cow::Borrowed(text) }
+}
+
+/// Takes quoted words out; true where there were some.
+fn prune(value: &mut Value) -> bool {
+    let mut any = false;
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(|item| any |= prune(item)),
+        Value::Object(fields) => {
+            // Groq's and OpenRouter's names; pydantic's `input` stands beside the place it is from.
+            let mut quotes = vec!["failed_generation", "flagged_input"];
+            if fields.contains_key("loc") {
+                quotes.push("input");
+            }
+            let before = fields.len();
+            fields.retain(|name, _| !quotes.contains(&name.as_str()));
+            any = fields.len() < before;
+            fields.values_mut().for_each(|inner| any |= prune(inner));
+        }
+        _ => {}
+    }
+    any
 }
 
 fn floor(text: &str, index: usize) -> usize {
@@ -232,6 +270,23 @@ mod tests {
     fn quoted_headers_are_headers() {
         let seen = seen(r#"{"metadata":{"headers":{"X-RateLimit-Reset":"1741305600000"}}}"#);
         assert_eq!(seen.headers["x-ratelimit-reset"], "1741305600000");
+    }
+
+    #[test]
+    fn what_an_error_quotes_is_no_evidence() {
+        let body = r#"{"error":{"message":"Failed to call a function","failed_generation":"429 rate limit"},
+            "detail":[{"loc":["body"],"msg":"missing","input":{"messages":["quota exceeded"]}}]}"#;
+        let seen = seen(body);
+        assert!(!seen.text.contains("rate limit") && !seen.text.contains("quota"), "{seen:?}");
+        assert!(seen.text.contains("failed to call") && seen.text.contains("missing"));
+    }
+
+    #[test]
+    fn the_exception_of_a_header_is_a_typed_value() {
+        let headers = [("X-Amzn-ErrorType", "ThrottlingException:http://internal.example/")];
+        let headers = headers.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+        let seen = Evidence::new("x", Some(400), &headers, r#"{"message":"slow"}"#);
+        assert!(seen.kinds.iter().any(|kind| kind == "throttlingexception"), "{seen:?}");
     }
 
     #[test]

@@ -157,7 +157,9 @@ pub fn classify_cli(
     }
     let mut text = transcript::error_lines(stderr);
     if said == Said::NotEvents {
-        text = format!("{}\n{text}", transcript::error_lines(stdout));
+        // What was cut off in the middle of its work was no error's text, however short it is.
+        let lines = if timed_out { transcript::marked_lines } else { transcript::error_lines };
+        text = format!("{}\n{text}", lines(stdout));
     }
     let seen = evidence(None, &text);
     if let Some(found) = decide(&seen, now) {
@@ -195,11 +197,17 @@ fn decide(seen: &Evidence, now: Timestamp) -> Option<Classification> {
         SIZE_RULES.iter().copied().find_map(holds).or_else(|| RULES.iter().find_map(holds))?;
     let reset =
         may_have_reset(rule.outcome).then(|| reset::find(&seen.headers, &seen.text, now)).flatten();
+    // A limit of unknown kind that says when it ends is one that time heals.
+    let ends = reset.is_some_and(|reset| reset.seconds > 0.0);
+    let (outcome, name) = match rule.outcome {
+        Outcome::QuotaUnclassified if ends => (Outcome::RateLimited, "limit-with-reset"),
+        outcome => (outcome, rule.name),
+    };
     Some(Classification {
-        outcome: rule.outcome,
+        outcome,
         reset_seconds: reset.map(|reset| reset.seconds),
         reset_at: reset.map(|reset| reset.at),
-        rule: rule.name.to_owned(),
+        rule: name.to_owned(),
         evidence: seen.shown(place),
     })
 }

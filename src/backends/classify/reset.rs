@@ -112,9 +112,13 @@ pub(super) fn observed_at(headers: &BTreeMap<String, String>, now: Timestamp) ->
     headers.get("date").and_then(|date| http_date(date)).unwrap_or(now)
 }
 
-/// RFC 9110 date (RFC 2822 form).
+/// RFC 9110 §5.6.7: the preferred form leniently, and the two obsolete ones that must be accepted.
 fn http_date(text: &str) -> Option<Timestamp> {
-    jiff::fmt::rfc2822::parse(text.trim()).ok().map(|zoned| zoned.timestamp())
+    let text = text.trim();
+    jiff::fmt::rfc2822::parse(text)
+        .ok()
+        .map(|zoned| zoned.timestamp())
+        .or_else(|| httpdate::parse_http_date(text).ok()?.try_into().ok())
 }
 
 /// One header or field value: a number (delay or epoch), a duration, or a date. `unit` is what a
@@ -197,7 +201,9 @@ fn rejected_window(headers: &BTreeMap<String, String>, now: Timestamp) -> Vec<Cl
 fn window_headers(headers: &BTreeMap<String, String>, text: &str, now: Timestamp) -> Vec<Claim> {
     let mut found: Vec<(u8, f64, Claim)> = headers
         .iter()
-        .filter(|(name, _)| name.contains("ratelimit") && name.contains("reset"))
+        .filter(|(name, _)| {
+            (name.contains("ratelimit") || name.contains("rate-limit")) && name.contains("reset")
+        })
         .filter_map(|(name, stated)| {
             let claim = value(stated, 1.0, now)?;
             let remaining = headers
@@ -212,32 +218,49 @@ fn window_headers(headers: &BTreeMap<String, String>, text: &str, now: Timestamp
             };
             Some((rank, claim.seconds(now), claim))
         })
+        .chain(combined(headers).map(|claim| (1, claim.seconds(now), claim)))
         .filter(|(_, seconds, _)| *seconds > 0.0)
         .collect();
     found.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.total_cmp(&a.1)));
     found.into_iter().map(|(_, _, claim)| claim).collect()
 }
 
+static COMBINED: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"(?:\breset=|;\s*t=)(\d{1,9})\b").ok());
+
+/// The one header `RateLimit` of the IETF's drafts: `limit=100, remaining=0, reset=30`, later
+/// `"default";r=0;t=30`.
+fn combined(headers: &BTreeMap<String, String>) -> impl Iterator<Item = Claim> {
+    let stated = ["ratelimit", "x-ratelimit"].into_iter().filter_map(|name| headers.get(name));
+    stated.filter_map(|text| {
+        let seconds = COMBINED.as_ref()?.captures(text)?[1].parse().ok()?;
+        Some(Claim::In(seconds))
+    })
+}
+
 static FIELD: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(concat!(
         r#"["']?\b(retry[-_]?after[-_]?ms|retry[-_]?after(?:[-_]?seconds)?|retry_?delay|quotaresetdelay|quotaresettimestamp|"#,
-        r#"resets?_?in(?:_?seconds)?|reset_?after(?:_?seconds)?|resets?_?at|reset_?time|next_?reset|estimated_time|"#,
+        r#"resets?_?in(?:_?seconds)?|reset_?after(?:_?seconds)?|resets?_?(?:at|on)|reset_?time|next_?reset|estimated_time|"#,
+        r#"next_?allowed_?at|available_?at|retry_?at|(?:blocked_?|retry_?)until|"#,
         r#"x-ratelimit-reset(?:-[a-z]+)*|anthropic-ratelimit-[a-z-]+-reset)["']?\s*[:=]\s*["']?([a-z0-9][a-z0-9:.+-]*)"#
     ))
     .ok()
 });
 
+/// `"reset": 1781092860`: too short a name for a delay, so only a time counts.
+static RESET_EPOCH: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r#"["']reset["']\s*:\s*["']?(\d{10}|\d{13})\b"#).ok());
+
 /// Fields of JSON bodies and header lines quoted in prose.
 fn fields(text: &str, now: Timestamp) -> Vec<Claim> {
     let Some(pattern) = FIELD.as_ref() else { return Vec::new() };
-    pattern
-        .captures_iter(text)
-        .take(8)
-        .filter_map(|found| {
-            let unit = if found[1].ends_with("ms") { 0.001 } else { 1.0 };
-            value(found[2].trim_end_matches(['.', ',', ':']), unit, now)
-        })
-        .collect()
+    let named = pattern.captures_iter(text).take(8).filter_map(|found| {
+        let unit = if found[1].ends_with("ms") { 0.001 } else { 1.0 };
+        value(found[2].trim_end_matches(['.', ',', ':']), unit, now)
+    });
+    let epochs = RESET_EPOCH.as_ref().into_iter().flat_map(|reset| reset.captures_iter(text));
+    named.chain(epochs.take(8).filter_map(|found| value(&found[1], 1.0, now))).collect()
 }
 
 static UNIT: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -252,9 +275,16 @@ static ISO_DURATION: LazyLock<Option<Regex>> = LazyLock::new(|| {
         .ok()
 });
 
+/// `an hour`, `one minute`.
+static ONE: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"^(?:an?|one) (second|minute|hour|day|week|month)\b").ok());
+
 /// A duration at the start of the text, and its length in bytes: `6m0s`, `644ms`,
-/// `5 days 22 hours 11 minutes`, `1h2m3.5s`, `pt1h2m`.
+/// `5 days 22 hours 11 minutes`, `1h2m3.5s`, `pt1h2m`, `an hour`.
 fn duration(text: &str) -> Option<(f64, usize)> {
+    if let Some(found) = ONE.as_ref().and_then(|one| one.captures(text)) {
+        return Some((unit_seconds(&found[1]), found[0].len()));
+    }
     if text.starts_with('p') {
         let found = ISO_DURATION.as_ref()?.captures(text)?;
         let part = |index: usize, unit: f64| {
@@ -315,6 +345,18 @@ static BEFORE_TIME: LazyLock<Option<Regex>> = LazyLock::new(|| {
     .ok()
 });
 
+/// `replenished in 06:14:20`: hours, minutes, seconds. Behind other words it is a time of day.
+static COUNTDOWN: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(
+        r"\b(?:again|available|replenished|resets?|retry) in (\d{1,4}):([0-5]\d):([0-5]\d)\b",
+    )
+    .ok()
+});
+
+/// A bare `retry in` is the server's only from a minute on: clients print their own backoff so.
+static BEFORE_LONG: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"\bretry in (?:about |~)?").ok());
+
 /// opencode's wait: it repeats the server's figure there (its own backoff is below a minute).
 static OPENCODE_WAIT: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"\bretrying in ([0-9][0-9dhms. ]*?) - attempt #").ok());
@@ -344,6 +386,15 @@ fn prose(text: &str, now: Timestamp) -> Vec<Claim> {
                 found.push(Claim::In(seconds));
             }
         }
+    }
+    if let Some(left) = COUNTDOWN.as_ref().and_then(|countdown| countdown.captures(text)) {
+        let parts = [&left[1], &left[2], &left[3]].map(|part| part.parse().unwrap_or(0.0));
+        found.push(Claim::In(parts.into_iter().fold(0.0, |sum: f64, part: f64| sum * 60.0 + part)));
+    }
+    if let Some(pattern) = BEFORE_LONG.as_ref() {
+        let after = pattern.find_iter(text).take(20).filter_map(|at| text.get(at.end()..));
+        let long = after.filter_map(duration).filter(|(seconds, _)| *seconds >= 60.0);
+        found.extend(long.map(|(seconds, _)| Claim::In(seconds)));
     }
     // A transcript of tries repeats the answer with ever newer figures: the last one holds.
     if COUNTED_TRIES.as_ref().is_some_and(|tries| tries.is_match(text)) {
@@ -407,6 +458,12 @@ mod tests {
             ("resets in pt1h2m", 3720.0),
             ("try again in 17 seconds.; retrying 5/5 in 3.32s… try again in 11 seconds.", 11.0),
             ("try again in 1 hour, 5 minutes and 3 seconds", 3903.0),
+            ("quota will be replenished in 06:14:20.", 22_460.0),
+            ("please try again in an hour", 3600.0),
+            ("please wait one minute.", 60.0),
+            ("rate limit exceeded, retry in 1 minute", 60.0),
+            ("\"next_allowed_at\": \"2026-06-10t12:10:00z\"", 600.0),
+            ("\"reset\": 1781092860", 60.0),
         ] {
             let found = said(text).unwrap_or(-1.0);
             assert!((found - seconds).abs() < 0.01, "{text}: {found}");
@@ -432,6 +489,9 @@ mod tests {
             "try again in 99999999999 days",
             "\"retrydelay\": \"nans\"",
             "resets 99:99",
+            "\"reset\": 60",
+            "try again in a moment",
+            "wait a bit and try again",
         ] {
             assert_eq!(said(text), None, "{text}");
         }
@@ -443,6 +503,11 @@ mod tests {
         assert_eq!(sent(&[("retry-after-ms", "1500"), ("retry-after", "2")]), Some(1.5));
         assert_eq!(sent(&[("retry-after", "Wed, 10 Jun 2026 12:01:00 GMT")]), Some(60.0));
         assert_eq!(sent(&[("retry-after", "Wed, 21 Oct 2015 07:28:00 GMT")]), None);
+        assert_eq!(sent(&[("retry-after", "Wednesday, 10-Jun-26 12:01:00 GMT")]), Some(60.0));
+        assert_eq!(sent(&[("retry-after", "Wed Jun 10 12:01:00 2026")]), Some(60.0));
+        assert_eq!(sent(&[("ratelimit", "limit=100, remaining=0, reset=30")]), Some(30.0));
+        assert_eq!(sent(&[("ratelimit", "\"default\";r=0;t=30")]), Some(30.0));
+        assert_eq!(sent(&[("x-rate-limit-reset", "45")]), Some(45.0));
         assert_eq!(sent(&[("retry-after", "1781092830")]), Some(30.0));
         assert_eq!(sent(&[("retry-after", "0")]), Some(0.0));
         for absurd in ["-5", "NaN", "inf", "9999999999999999999", "soon", "", "1e300", "40000000"] {

@@ -108,6 +108,11 @@ fn one(event: &Value) -> Option<Said> {
         "turn.completed" => Some(finished("codex-turn-completed")),
         "turn.failed" => Some(Said::Failed(None, text(event, "/error/message").to_owned())),
         "error" => Some(error(event)),
+        // Copilot CLI
+        "session.error" => Some(Said::Failed(
+            status(event, "/data/statusCode"),
+            event.get("data").map_or_else(String::new, Value::to_string),
+        )),
         "step_finish" | "step-finish" => Some(step(event)),
         "" => gemini_json(event),
         _ => Some(Said::Unfinished),
@@ -240,7 +245,7 @@ const FOLLOWING_LINES: usize = 14;
 static ERROR_LINE: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(concat!(
         r"(?i)^[^\p{L}\p{N}\[{]*(?:\[?\d{4}-\d\d-\d\d[t ][0-9:.z+-]*\]?\s*)?(?:\[)?(?:(?:[a-z]+ )?error\b|[a-z_.]*(?:error|exception)\b|fatal\b|api error|failed\b|failure\b|panic|",
-        r"you(?:'|\x{2019})?(?:ve| have| are|re) |your (?:credit|account|organi[sz]ation|access)|credit balance|prompt is too long|(?:claude|session|weekly|usage|rate|[0-9]+-hour) .{0,30}limit|limit reached|",
+        r"you(?:'|\x{2019})?(?:ve| have| are|re) |your (?:credit|account|organi[sz]ation|access)|credit balance|prompt is too long|(?:claude|session|weekly|usage|rate|[0-9]+-hour) .{0,30}limit(?:ed)?(?:$|\s*[|·∙:.,!(]| (?:has |have |was |is )?(?:been )?(?:reached|exceeded|hit|exhausted|error|for ))|limit reached|",
         r"stream (?:disconnected|error)|unexpected status|exceeded retry|request (?:rejected|too large)|quota exceeded|resource exhausted|invalid api key|free usage|execution (?:error|failed)|model call failed|",
         r"selected model|codex ran out|please run|not logged in|sorry, you|there's an issue|too many requests|internal server|connection (?:error|refused|reset)|insufficient)",
     ))
@@ -249,14 +254,18 @@ static ERROR_LINE: LazyLock<Option<Regex>> = LazyLock::new(|| {
 
 /// The lines that report an error. Short texts are taken whole.
 pub(super) fn error_lines(text: &str) -> String {
-    let lines: Vec<&str> = text.lines().collect();
-    if lines.len() <= SHORT_LINES && text.len() <= SHORT_BYTES {
+    if text.lines().count() <= SHORT_LINES && text.len() <= SHORT_BYTES {
         return text.to_owned();
     }
+    marked_lines(text)
+}
+
+/// The lines that report an error, whatever the length of the text.
+pub(super) fn marked_lines(text: &str) -> String {
     let Some(pattern) = ERROR_LINE.as_ref() else { return String::new() };
     let mut kept = Vec::new();
     let mut left = 0;
-    for line in lines {
+    for line in text.lines() {
         if pattern.is_match(line) {
             left = FOLLOWING_LINES;
         } else if line.trim().is_empty() {

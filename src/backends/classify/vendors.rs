@@ -187,6 +187,12 @@ pub(super) static HOSTS: &[Rule] = &[
         "xAI 403/429; Fireworks 412",
     ),
     rule(
+        "xai-rate",
+        RateLimited,
+        when().says(&[r"too many (?:requests|tokens) for team"]),
+        "xAI 429: per second, minute or day, as the text goes on to say",
+    ),
+    rule(
         "dashscope-input-range",
         PacketTooLarge,
         when().says(&[r"range of input length should be", r"range of max_tokens should be"]),
@@ -221,7 +227,7 @@ pub(super) static HOSTS: &[Rule] = &[
         RateLimited,
         when().says(&[
             r"reached your (?:session|hourly|daily|weekly) usage limit",
-            r"(?:weekly|daily|hourly|session|[0-9]+[- ]?h(?:ou)?rs?) (?:usage |request )?(?:limit|quota) (?:reached|exceeded|exhausted)",
+            r"(?:weekly|daily|hourly|session|[0-9]+[- ]?h(?:ou)?rs?) (?:usage |request )?(?:limit|quota) (?:has been |was |is )?(?:reached|exceeded|exhausted)",
             r"freeusagelimiterror|gousagelimiterror|subscriptionusagelimiterror|subscriptionerror",
             r"free usage exceeded",
         ]),
@@ -359,7 +365,8 @@ pub(super) static LOCAL: &[Rule] = &[
             r"model too busy",
             r"server busy, please try again",
             r"maximum pending requests exceeded",
+            r"model (?:has )?(?:unloaded or )?crashed",
         ]),
-        "llama.cpp 503, Hugging Face 503, Ollama 500/503",
+        "llama.cpp 503, Hugging Face 503, Ollama 500/503, LM Studio 400",
     ),
 ];

@@ -4,7 +4,7 @@ mod message;
 mod places;
 mod rules;
 
-use serde_json::Map;
+use serde_json::{Map, Value};
 
 use self::places::Places;
 use self::rules::{RuleUse, Rules};
@@ -54,13 +54,16 @@ struct Run<'r, 'v> {
 
 fn read_run(run: &At, ctx: &IntakeContext, drafts: &mut Vec<Draft>) -> Result<(), IntakeError> {
     let results = run.objects("results")?;
-    let external = run
-        .object("externalPropertyFileReferences")?
-        .is_some_and(|files| files.get("results").is_some());
-    if external && results.is_empty() {
-        return Err(IntakeError::External { name: run.name().to_owned(), place: run.place() });
-    }
     if results.is_empty() {
+        if is_external(run, "results")? {
+            return Err(external(run, "results"));
+        }
+        if did_not_finish(run)? {
+            return Err(IntakeError::Unfinished {
+                name: run.name().to_owned(),
+                place: run.place(),
+            });
+        }
         return Ok(());
     }
     let tool = run.object("tool")?;
@@ -83,6 +86,26 @@ fn read_run(run: &At, ctx: &IntakeContext, drafts: &mut Vec<Draft>) -> Result<()
         drafts.push(shared.finding(result)?);
     }
     Ok(())
+}
+
+/// Whether the run keeps these properties in other files.
+fn is_external(run: &At, property: &str) -> Result<bool, IntakeError> {
+    let files = run.object("externalPropertyFileReferences")?;
+    Ok(files.is_some_and(|files| files.get(property).is_some()))
+}
+
+fn external(at: &At, what: &'static str) -> IntakeError {
+    IntakeError::External { name: at.name().to_owned(), place: at.place(), what }
+}
+
+/// §3.14.23: null results are those of a tool that could not look. One that was stopped says so.
+fn did_not_finish(run: &At) -> Result<bool, IntakeError> {
+    let invocations = run.objects("invocations")?;
+    let failed = |invocation: &At| {
+        invocation.get("executionSuccessful").is_some_and(|s| s.value == &Value::Bool(false))
+    };
+    Ok(run.value.get("results").is_some_and(Value::is_null)
+        || (!invocations.is_empty() && invocations.iter().all(failed)))
 }
 
 impl Run<'_, '_> {
@@ -129,7 +152,7 @@ impl Run<'_, '_> {
 /// §3.27.10: the result's level; else none for anything but a failure; else what the invocation's
 /// configuration or the rule says; else warning.
 fn level(result: &At, rule: &RuleUse) -> Result<Level, IntakeError> {
-    if let Some(level) = result.text("level")? {
+    if let Some(level) = result.text("level")?.filter(|level| !level.trim().is_empty()) {
         return Ok(parse_level(level));
     }
     let fails = result.text("kind")?.is_none_or(|kind| kind.eq_ignore_ascii_case("fail"));
@@ -139,12 +162,12 @@ fn level(result: &At, rule: &RuleUse) -> Result<Level, IntakeError> {
     Ok(rule.level.map_or(Level::Warning, parse_level))
 }
 
-/// Words outside the standard read as its default.
+/// Words outside the standard that leave no doubt mean what they say; others read as its default.
 fn parse_level(text: &str) -> Level {
     match text.trim().to_ascii_lowercase().as_str() {
         "none" => Level::None,
-        "note" => Level::Note,
-        "error" => Level::Error,
+        "note" | "info" | "information" | "informational" | "hint" | "low" => Level::Note,
+        "error" | "critical" | "fatal" | "high" => Level::Error,
         _ => Level::Warning,
     }
 }

@@ -18,6 +18,8 @@ pub(super) struct Places<'r, 'v> {
     resolver: Resolver<'r>,
     ctx: &'r IntakeContext<'r>,
     logical: Vec<Option<&'v str>>,
+    /// The artifacts are in other files.
+    elsewhere: bool,
 }
 
 /// An entry of `run.artifacts`.
@@ -92,7 +94,8 @@ impl<'r, 'v> Places<'r, 'v> {
             logical.push(location.text("fullyQualifiedName")?.or(location.text("name")?));
         }
         let resolver = Resolver::new(ctx, Spelling::Uri, roots);
-        Ok(Self { artifacts, bases, resolver, ctx, logical })
+        let elsewhere = artifacts.is_empty() && super::is_external(run, "artifacts")?;
+        Ok(Self { artifacts, bases, resolver, ctx, logical, elsewhere })
     }
 
     /// The places of a result, the primary one first. Purely logical ones have no file and are
@@ -102,7 +105,11 @@ impl<'r, 'v> Places<'r, 'v> {
         for location in result.objects("locations")? {
             let Some(physical) = location.object("physicalLocation")? else { continue };
             let Some(artifact) = physical.object("artifactLocation")? else { continue };
-            let mut spot = self.spot(Reference::read(&artifact)?);
+            let reference = Reference::read(&artifact)?;
+            if self.elsewhere && reference.uri.is_none() && reference.index.is_some() {
+                return Err(super::external(&artifact, "artifacts"));
+            }
+            let mut spot = self.spot(reference);
             if let (Some(spot), Some(region)) = (&mut spot, physical.object("region")?) {
                 spot.line = region.line("startLine")?;
                 spot.end_line = region.line("endLine")?;

@@ -367,6 +367,72 @@ fn the_worse_severity_of_two_sources_stands() {
     assert!(both[1].dropped.is_some());
 }
 
+/// The error and the remedy of a source that is none.
+fn refused(source: &Value) -> (String, &'static str) {
+    let error = read(source.to_string().as_bytes(), "x", &IntakeContext::blind()).unwrap_err();
+    (error.to_string(), error.remedy())
+}
+
+#[test]
+fn an_empty_report_of_a_tool_that_failed_is_no_clean_report() {
+    let failed = json!([{"executionSuccessful": false, "exitCode": 2}]);
+    let run = |results: Value, invocations: Value| {
+        json!({"version": "2.1.0", "runs": [
+            {"tool": {"driver": {"name": "t"}}, "results": results, "invocations": invocations}]})
+    };
+    for log in [run(json!(null), json!([])), run(json!([]), failed.clone())] {
+        let (error, remedy) = refused(&log);
+        assert!(error.contains("$.runs[0] is of a tool that did not finish"), "{error}");
+        assert!(remedy.contains("run the tool again"));
+    }
+    let one = json!([{"message": {"text": "m"}, "locations": at("a.c", 1)}]);
+    assert_eq!(findings(&run(one, failed)).len(), 1);
+    let both = json!([{"executionSuccessful": false}, {"executionSuccessful": true}]);
+    assert!(findings(&run(json!([]), both)).is_empty());
+}
+
+#[test]
+fn what_is_kept_in_other_files_is_missed_aloud() {
+    let run = |result: Value, property: &str| {
+        json!({"version": "2.1.0", "runs": [{
+            "tool": {"driver": {"name": "t"}}, "results": [result],
+            "externalPropertyFileReferences": {(property): [{"location": {"uri": "more.json"}}]}}]})
+    };
+    let by_index = json!({"message": {"text": "m"}, "locations": [
+        {"physicalLocation": {"artifactLocation": {"index": 0}}}]});
+    let (error, _) = refused(&run(by_index, "artifacts"));
+    assert!(error.contains("artifactLocation keeps its artifacts in other files"), "{error}");
+    let by_name = json!({"message": {"text": "m"}, "locations": at("a.c", 1)});
+    assert_eq!(json!(findings(&run(by_name, "artifacts"))[0].path()), "a.c");
+}
+
+#[test]
+fn json_of_another_tool_is_not_called_sarif() {
+    for other in [
+        json!({"version": "1.90.0", "results": [], "errors": []}),
+        json!({"version": "15.0.0", "vulnerabilities": []}),
+        json!({"name": "app", "version": "2.1.0"}),
+        json!({"auditReportVersion": 2}),
+        json!([{"filePath": "a.js", "messages": []}]),
+    ] {
+        let (error, remedy) = refused(&other);
+        assert_eq!(error, "x is neither SARIF 2.1.0 nor an audit findings report", "{other}");
+        assert!(remedy.contains("--format sarif"));
+    }
+    assert!(refused(&json!({"version": "2.1.0"})).0.contains("has no 'runs'"));
+    let old = json!({"version": "1.0.0", "runs": []});
+    assert!(refused(&old).0.contains("SARIF version '1.0.0'"));
+}
+
+#[test]
+fn levels_outside_the_standard_mean_what_they_say() {
+    let result = |level: &str| json!({"ruleId": "B", "level": level, "message": {"text": "m"}, "locations": at("a.c", 1)});
+    let results = json!(["", "info", "Critical", "recommended"].map(result));
+    let levels: Vec<_> =
+        findings(&log(results, json!({}))).iter().map(|f| json!(f.level)).collect();
+    assert_eq!(levels, ["error", "note", "error", "warning"]);
+}
+
 #[test]
 fn secret_scanners_are_not_echoed() {
     let text = json!({"version": "2.1.0", "runs": [{
