@@ -6,8 +6,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use futures_util::StreamExt as _;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
+use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::accept::{self, Refusal, Verdict};
@@ -20,7 +22,7 @@ use super::error::blocking;
 use super::pools;
 use super::setup::{self, Options};
 use super::{CycleError, GrantedNode, drive, names, next_step, open, seal};
-use crate::backends::{WorkReport, WorkerResult, result};
+use crate::backends::{Attempt, WorkReport, Worker, WorkerResult, result};
 use crate::config::Config;
 use crate::git::{Oid, parse_oid};
 use crate::ledger::{GrantedClaim, Run, fold};
@@ -34,6 +36,9 @@ const MAX_RESULT_FILE: usize = result::MAX_OUTPUT;
 /// How old the ledger may be that says whether a claim is still held. Work on a lost one is only lost
 /// work: the land job asks again.
 const LEDGER_AGE: SignedDuration = SignedDuration::from_secs(60);
+
+/// Nodes of a job that are under way at once: while the worker of one works, the node before is judged.
+const IN_FLIGHT: usize = 2;
 
 /// What a job left.
 #[derive(Debug, Clone, Serialize)]
@@ -62,8 +67,8 @@ pub struct Delivered {
     pub model: Option<String>,
 }
 
-/// Runs handed-out attempts on their pools, one after the other; gives what became of each. Those that
-/// a stop or the end of the time budget leaves undone are not among them.
+/// Runs handed-out attempts on their pools, one worker after the other; gives what became of each. Those
+/// that a stop or the end of the time budget leaves undone are not among them.
 ///
 /// # Errors
 /// When nothing can be begun. [`CycleError::Refused`], of all or of one, when the claim is not held any
@@ -75,16 +80,18 @@ pub async fn work(
     out: &Path,
     cancel: CancellationToken,
 ) -> Result<Vec<Result<Left, CycleError>>, CycleError> {
-    let mut job = Job::begin(options, granted, true, cancel).await?;
-    let mut all = Vec::new();
-    for granted in granted {
-        let over = job.cycle.cancel.is_cancelled() || job.cycle.clock.now() >= job.cycle.deadline;
-        if over && !all.is_empty() {
-            break;
-        }
-        all.push(job.work(granted, out).await);
-    }
-    Ok(all)
+    let job = Job::begin(options, granted, true, cancel).await?;
+    let job = &job;
+    let done = futures_util::stream::iter(granted.iter().enumerate())
+        .map(|(place, granted)| async move {
+            let over =
+                job.cycle.cancel.is_cancelled() || job.cycle.clock.now() >= job.cycle.deadline;
+            if over && place > 0 { None } else { Some(job.work(granted, out).await) }
+        })
+        .buffered(IN_FLIGHT)
+        .collect::<Vec<_>>()
+        .await;
+    Ok(done.into_iter().flatten().collect())
 }
 
 /// Takes what an agent left in the checkout as the result of a handed-out node.
@@ -99,7 +106,7 @@ pub async fn accept_node(
     cancel: CancellationToken,
 ) -> Result<Left, CycleError> {
     let checkout = options.repo.clone();
-    let mut job = Job::begin(options, std::slice::from_ref(&granted), false, cancel).await?;
+    let job = Job::begin(options, std::slice::from_ref(&granted), false, cancel).await?;
     let ticket = job.ticket(&granted).await?;
     let cycle = job.cycle;
     let mut report = attempt::nothing_to_do();
@@ -154,8 +161,22 @@ struct Job {
     /// The requests of this job keep its pools' limits, beside what else is handed out to them.
     desk: Arc<Desk>,
     /// The ledger that claims are looked up in, and since when it is known.
-    run: Run,
-    read: Timestamp,
+    ledger: Mutex<(Run, Timestamp)>,
+}
+
+/// A worker that waits for its turn: several nodes of a job are under way, and one is worked on at a
+/// time.
+struct InTurn {
+    worker: Arc<dyn Worker>,
+    turn: Arc<Mutex<()>>,
+}
+
+#[async_trait::async_trait]
+impl Worker for InTurn {
+    async fn work(&self, attempt: Attempt) -> WorkReport {
+        let _turn = self.turn.lock().await;
+        self.worker.work(attempt).await
+    }
 }
 
 impl Job {
@@ -191,9 +212,13 @@ impl Job {
         if drives {
             // Only the pools of these claims are asked for: this job may hold no other's key.
             let around = next_step::surroundings(&parts.config, &parts.walls);
+            let turn = Arc::new(Mutex::new(()));
             for pool in &wanted {
                 let only = pools::one(&parts.config, pool, &*parts.options.env, &around).await;
-                if let Some(ready) = only {
+                if let Some(mut ready) = only {
+                    ready.worker = ready.worker.map(|worker| {
+                        Arc::new(InTurn { worker, turn: turn.clone() }) as Arc<dyn Worker>
+                    });
                     set.ready.insert(pool.clone(), ready);
                 }
             }
@@ -201,24 +226,26 @@ impl Job {
         let cycle = Arc::new(parts.cycle(journal, plan, set.ready, cancel).await?);
         let core = drive::scheduler_over(&cycle, |ready| wanted.contains(&ready.pool.id))?;
         let desk = Desk::new(core, cycle.clock.clone());
-        Ok(Self { cycle, desk, run, read })
+        Ok(Self { cycle, desk, ledger: Mutex::new((run, read)) })
     }
 
     /// The attempt of a hand-out that the ledger knows, while its claim is held.
-    async fn ticket(&mut self, granted: &GrantedNode) -> Result<Ticket, CycleError> {
-        let now = self.cycle.clock.now();
-        if now.duration_since(self.read) > LEDGER_AGE {
-            self.run = fold(&self.cycle.journal.events().await?);
-            self.read = now;
-        }
-        let claim = known(&self.run, granted)?;
+    async fn ticket(&self, granted: &GrantedNode) -> Result<Ticket, CycleError> {
+        let claim = {
+            let mut ledger = self.ledger.lock().await;
+            let now = self.cycle.clock.now();
+            if now.duration_since(ledger.1) > LEDGER_AGE {
+                *ledger = (fold(&self.cycle.journal.events().await?), now);
+            }
+            known(&ledger.0, granted)?
+        };
         let mut ticket = ticket(&self.cycle, &claim).await?;
         let meter = self.desk.core().meter(&claim.pool);
         ticket.seat = meter.map(|meter| self.desk.seat(&claim.node, meter));
         Ok(ticket)
     }
 
-    async fn work(&mut self, granted: &GrantedNode, out: &Path) -> Result<Left, CycleError> {
+    async fn work(&self, granted: &GrantedNode, out: &Path) -> Result<Left, CycleError> {
         let ticket = self.ticket(granted).await?;
         let cycle = &self.cycle;
         let judged = match &ticket.pool.worker {
