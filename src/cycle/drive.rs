@@ -466,6 +466,7 @@ pub(super) fn scheduler_over(
     let max = &cycle.config.dispatch.max_attempts;
     let options = Options {
         dial: cycle.config.dispatch.dial.0,
+        start: millis(cycle.clock.now()),
         deadline: Some(millis(cycle.deadline)),
         budgets,
         attempts: AttemptLimits { contract: max.contract, infrastructure: max.infrastructure },

@@ -7,7 +7,7 @@ use super::health::Gate;
 use super::meter::Ahead;
 use super::scheduler::{Class, Key, Scheduler, gate_open};
 use super::select::{self, Candidate, estimate};
-use super::{Estimate, Millis};
+use super::{Estimate, Millis, NodeState};
 
 /// Nodes of one class looked at before only its smallest request is tried.
 const SCAN: usize = 64;
@@ -82,7 +82,8 @@ impl Scheduler {
         }
     }
 
-    /// By the guide: in its order, each node on its pool; within a meter nobody overtakes.
+    /// By the guide: in its order, each node on its pool. Within a meter nobody overtakes a node
+    /// that is ready, nor, before the time that the guide expects, one that is not.
     fn pick_guided(&mut self, now: Millis, open: &[bool]) -> Option<(u32, usize)> {
         let guide = std::sync::Arc::clone(self.guide.as_ref()?);
         let mut ready: Vec<Key> =
@@ -98,6 +99,11 @@ impl Scheduler {
             }
             let need = estimate(&self.specs[key.2 as usize], &self.pools[pool].pool);
             blocked[meter.0] = true;
+            let planned = self.options.start.saturating_add(guide.start[key.2 as usize]);
+            if planned > now && self.next_in_line(&guide.line[meter.0]) != Some(key.2) {
+                self.guide_wake = Some(self.guide_wake.map_or(planned, |w| w.min(planned)));
+                continue;
+            }
             if !self.affordable(pool, need) {
                 continue;
             }
@@ -110,6 +116,15 @@ impl Scheduler {
             }
         }
         None
+    }
+
+    /// The first node of a line that has not started.
+    fn next_in_line(&self, line: &[u32]) -> Option<u32> {
+        let waits = |ix: &&u32| {
+            let state = self.nodes[**ix as usize].state;
+            matches!(state, NodeState::Waiting | NodeState::Ready | NodeState::Delayed(_))
+        };
+        line.iter().find(waits).copied()
     }
 
     /// Gate open, a slot free, room for one more request.

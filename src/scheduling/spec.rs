@@ -190,6 +190,8 @@ pub struct Options {
     /// 0 = cheapest first, 1 = fastest. Up to 0.5 no node ever waits beside an idle pool that
     /// fits; beyond, it waits for a faster pool when it ends earlier by waiting.
     pub dial: f64,
+    /// When it begins; what looks ahead counts from here.
+    pub start: Millis,
     /// The latest time worth waiting for inside this job; later waits are a wall.
     pub deadline: Option<Millis>,
     /// What may still be used here.
@@ -208,6 +210,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             dial: 0.0,
+            start: 0,
             deadline: None,
             budgets: Budgets::default(),
             attempts: AttemptLimits::default(),

@@ -1,11 +1,14 @@
 //! Predictions: the real scheduler under a virtual clock, and its bound.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
-use overhaul::model::{Limits, MeterKey, Outcome, Pool, PoolId, Provider, Severity, Tier};
+use overhaul::model::{Limits, MeterKey, Outcome, Pool, PoolId, Provider, Severity, Tier, Usage};
+use overhaul::scheduling::select::{self, estimate};
 use overhaul::scheduling::simulate::{ServiceModel, Simulation, simulate};
-use overhaul::scheduling::{NodeSpec, Options, PoolState, ServiceEstimate};
+use overhaul::scheduling::{
+    Decision, Estimate, Finish, NodeSpec, Options, PoolState, Scheduler, ServiceEstimate,
+};
 
 use crate::seeded::{Rng, name};
 
@@ -191,6 +194,139 @@ fn speed_is_near_the_lower_bound_on_seeded_traces_second_half() {
 fn at_cost_nothing_waits_beside_an_idle_pool_and_the_limits_hold() {
     traces(300..340, 0.0);
     traces(340..360, 0.4);
+}
+
+/// Attempts of a whole run at one dial in the order of the decisions: node, pool, start, end.
+fn driven(nodes: &[NodeSpec], pools: &[PoolState], dial: f64) -> Vec<(usize, usize, i64, i64)> {
+    let options = Options { dial, ..Options::default() };
+    let mut s = Scheduler::new(nodes.to_vec(), pools.to_vec(), options).unwrap();
+    let (mut now, mut out) = (0, Vec::new());
+    let mut ends: BTreeSet<(i64, usize)> = BTreeSet::new();
+    loop {
+        match s.next(now) {
+            Decision::Start { node, pool } => {
+                let n = nodes.iter().position(|n| n.id == node).unwrap();
+                let p = pools.iter().position(|p| p.pool.id == pool).unwrap();
+                let need = estimate(&nodes[n], &pools[p].pool);
+                let ms = pools[p].service.expect(need.input_tokens, need.output_tokens, None);
+                out.push((n, p, now, now + ms));
+                ends.insert((now + ms, n));
+            }
+            Decision::Wait { until } => {
+                now = until.into_iter().chain(ends.first().map(|e| e.0)).min().unwrap();
+            }
+            Decision::Wall(_) | Decision::Done => return out,
+        }
+        while let Some(&(end, n)) = ends.first().filter(|e| e.0 <= now) {
+            ends.remove(&(end, n));
+            let used = Usage {
+                requests: 1,
+                input_tokens: nodes[n].input_tokens,
+                output_tokens: nodes[n].output_tokens.min(8_192),
+                cost_usd: 0.0,
+            };
+            s.finished(
+                &nodes[n].id,
+                &Finish { usage: Some(used), ..Finish::new(Outcome::Success) },
+                end,
+            );
+            s.landed(&nodes[n].id);
+        }
+    }
+}
+
+/// What a node may use, with the price of it there.
+fn fitting(node: &NodeSpec, pools: &[PoolState]) -> Vec<(usize, f64)> {
+    let fits = |p: &&PoolState| select::fits(node, &p.pool).is_ok();
+    let floor = select::floor_for(node.tier, pools.iter().filter(fits).map(|p| &p.pool));
+    let price = |p: &PoolState| select::cost(p, estimate(node, &p.pool)).unwrap();
+    let usable = pools.iter().enumerate();
+    let usable = usable.filter(|(_, p)| fits(p) && select::meets(&p.pool, floor));
+    usable.map(|(at, p)| (at, price(p))).collect()
+}
+
+/// Does the pool take the node at `now`, beside those attempts?
+fn room(
+    nodes: &[NodeSpec],
+    (node, pool): (usize, &PoolState),
+    (at, now): (usize, i64),
+    before: &[(usize, usize, i64, i64)],
+) -> bool {
+    let limits = pool.pool.limits;
+    let mine = || before.iter().filter(|a| a.1 == at && a.2 <= now);
+    let recent =
+        || mine().filter(|a| a.2 + 60_000 > now).map(|a| estimate(&nodes[a.0], &pool.pool));
+    let need = estimate(&nodes[node], &pool.pool);
+    let sum = |of: fn(&Estimate) -> u64| recent().map(|e| of(&e)).sum::<u64>() + of(&need);
+    limits.concurrent.is_none_or(|l| mine().filter(|a| a.3 > now).count() < l as usize)
+        && limits.requests_per_minute.is_none_or(|l| recent().count() < l as usize)
+        && limits.input_tokens_per_minute.is_none_or(|l| sum(|e| e.input_tokens) <= l)
+        && limits.output_tokens_per_minute.is_none_or(|l| sum(|e| e.output_tokens) <= l)
+}
+
+#[test]
+fn at_cost_the_cheapest_pool_with_room_is_taken_and_none_with_room_stands_beside_waiting_work() {
+    let mut spilled = 0;
+    for seed in 0..200 {
+        let mut rng = Rng(5_000 + seed);
+        let count = 5 + rng.below(if seed % 8 == 0 { 150 } else { 50 });
+        let list = nodes(&mut rng, count);
+        let mut set: Vec<PoolState> = pools(&mut rng).into_iter().map(|p| p.0).collect();
+        for state in &mut set {
+            state.pool.limits.output_tokens_per_minute = rng.pick(&[None, None, Some(12_000)]);
+            state.pool.limits.concurrent = rng.pick(&[Some(1), Some(2), Some(4), None]);
+        }
+        let run = driven(&list, &set, 0.0);
+        let choices: Vec<Vec<(usize, f64)>> = list.iter().map(|n| fitting(n, &set)).collect();
+        let price = |n: usize, p: usize| choices[n].iter().find(|c| c.0 == p).unwrap().1;
+        for (at, &(n, p, start, _)) in run.iter().enumerate() {
+            for &(other, cost) in choices[n].iter().filter(|c| c.1 < price(n, p) - 1e-15) {
+                spilled += 1;
+                let there = room(&list, (n, &set[other]), (other, start), &run[..at]);
+                assert!(!there, "seed {seed}: {} at {start} pays {cost} more", list[n].id);
+            }
+        }
+        // At every moment at which anything changes, once all decisions have been made.
+        let times = run.iter().flat_map(|a| [a.2, a.3, a.2 + 60_000]).collect::<BTreeSet<i64>>();
+        let last = run.iter().map(|a| a.2).max().unwrap_or(0);
+        for now in times.into_iter().filter(|t| *t < last) {
+            for waiting in run.iter().filter(|a| a.2 > now) {
+                let node = &list[waiting.0];
+                let ready = node
+                    .depends_on
+                    .iter()
+                    .chain(&node.after)
+                    .all(|d| run.iter().any(|a| list[a.0].id == *d && a.3 <= now));
+                for &(other, _) in choices[waiting.0].iter().filter(|_| ready) {
+                    let there = room(&list, (waiting.0, &set[other]), (other, now), &run);
+                    assert!(!there, "seed {seed}: {} waits beside {other} at {now}", node.id);
+                }
+            }
+        }
+    }
+    assert!(spilled > 100, "the traces never fill a pool");
+}
+
+#[test]
+fn at_cost_where_no_limit_binds_the_sum_is_that_of_the_cheapest_pools() {
+    for seed in 0..200 {
+        let mut rng = Rng(6_000 + seed);
+        let count = 5 + rng.below(40);
+        let list = nodes(&mut rng, count);
+        let mut set: Vec<PoolState> = pools(&mut rng).into_iter().map(|p| p.0).collect();
+        set.iter_mut().for_each(|s| s.pool.limits = Limits::default());
+        let run = driven(&list, &set, 0.0);
+        let choices: Vec<Vec<(usize, f64)>> = list.iter().map(|n| fitting(n, &set)).collect();
+        for &(n, p, ..) in &run {
+            let paid = choices[n].iter().find(|c| c.0 == p).unwrap().1;
+            let least = choices[n].iter().map(|c| c.1).fold(f64::INFINITY, f64::min);
+            assert!(
+                (paid - least).abs() < 1e-15,
+                "seed {seed}: {} pays {paid}, not {least}",
+                list[n].id
+            );
+        }
+    }
 }
 
 fn two_pools() -> Vec<(PoolState, ServiceModel)> {

@@ -8,6 +8,7 @@
 mod crowd;
 mod dual;
 mod instance;
+mod timed;
 
 pub use instance::{Choice, Instance, Resource, Task};
 
@@ -32,24 +33,44 @@ const CROWD_MAX: usize = 48;
 /// Sets looked at per node.
 const CROWDS: usize = 3;
 
+/// Beyond this many (node, pool) pairs prices that change over time are not looked for.
+const TIMED_MAX: usize = 5_000;
+
 /// The bound in milliseconds, rounded down; `known` is a makespan that was reached (the search ends
 /// there).
 #[must_use]
 pub fn lower_bound(instance: &Instance, known: f64) -> f64 {
+    let (low, ends) = quick(instance, known);
+    let pairs: usize = instance.tasks.iter().map(|t| t.choices.len()).sum();
+    if pairs > TIMED_MAX || low >= known * 0.999 {
+        return low.floor();
+    }
+    timed::raise(instance, &ends, low, known).floor()
+}
+
+/// The bound without prices that change over time, in a tenth of the time.
+#[must_use]
+pub fn quick_bound(instance: &Instance, known: f64) -> f64 {
+    quick(instance, known).0.floor()
+}
+
+fn quick(instance: &Instance, known: f64) -> (f64, Ends) {
     let n = instance.tasks.len();
+    let start = Ends { head: vec![0.0; n], tail: vec![0.0; n] };
     if n == 0 {
-        return 0.0;
+        return (0.0, start);
     }
     let pairs: usize = instance.tasks.iter().map(|t| t.choices.len()).sum();
     let reach = Reach::new(instance);
     let crowds = if n <= ANCESTORS_MAX && pairs <= PAIRS_MAX { CROWDS } else { 0 };
     // Prices are best for the interval that is tried; the truth lies near what was reached.
-    let start = Ends { head: vec![0.0; n], tail: vec![0.0; n] };
-    let Some(base) = Bounds::new(instance, &reach, known, None, start, crowds) else { return 0.0 };
+    let Some(base) = Bounds::new(instance, &reach, known, None, start.clone(), crowds) else {
+        return (0.0, start);
+    };
     // Float dust must not lift the bound over a makespan that was reached.
     let mut low = base.makespan.min(known);
     if n > 4 * ANCESTORS_MAX || pairs > PAIRS_MAX {
-        return low.floor();
+        return (low, base.ends);
     }
     let mut high = known;
     for step in 0..STEPS {
@@ -66,7 +87,7 @@ pub fn lower_bound(instance: &Instance, known: f64) -> f64 {
             low = guess;
         }
     }
-    low.floor()
+    (low, base.ends)
 }
 
 /// What each choice of each task costs the whole more than its cheapest, in milliseconds of the

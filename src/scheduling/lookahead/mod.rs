@@ -5,12 +5,13 @@
 //! [`Guide`]: a pool and a place in the order for every node. The scheduler follows it while the
 //! world behaves as expected, and falls back to the pass when it does not.
 
-mod evaluate;
+mod line;
+mod model;
 mod search;
 
 use std::sync::Arc;
 
-use super::bound::{self, Instance, lower_bound};
+use super::bound::{self, Instance, quick_bound};
 use super::scheduler::Scheduler;
 use super::simulate::{Attempt, World, run};
 use super::{Finish, Millis, NodeState};
@@ -34,6 +35,10 @@ const SEED: u64 = 0x006f_7665_7268_6175;
 #[derive(Debug, Clone)]
 pub(super) struct Guide {
     pub(super) pool: Vec<usize>,
+    /// When each node is to start, if all goes as expected.
+    pub(super) start: Vec<Millis>,
+    /// The nodes of each meter, first to last.
+    pub(super) line: Vec<Vec<u32>>,
     /// Ranks of the pass, for falling back.
     pub(super) ranks: Vec<Millis>,
 }
@@ -101,12 +106,20 @@ pub(super) fn tune(scheduler: &mut Scheduler) {
             |node, pool| scheduler.expected(node, pool) as f64,
             |_| None,
         );
-        lower_bound(&instance, first.makespan as f64) as Millis
+        quick_bound(&instance, first.makespan as f64) as Millis
     };
     let cost = |node: usize, at: usize| surplus[node].get(at).copied().unwrap_or(0.0);
-    let model = evaluate::Model::new(scheduler, &first.done, cost);
+    let model = model::Model::new(scheduler, &first.done, cost);
     let Some(found) = search::improve(&model, &first, floor, budget, SEED) else { return };
-    let guide = Guide { pool: found.pool, ranks };
+    let mut line = vec![Vec::new(); scheduler.meters.len()];
+    for &node in &found.order {
+        if let (Some(meter), Ok(ix)) =
+            (scheduler.meter_of.get(found.pool[node]), u32::try_from(node))
+        {
+            line[meter.0].push(ix);
+        }
+    }
+    let guide = Guide { pool: found.pool, start: found.start, line, ranks };
     scheduler.follow(Arc::new(guide), &found.order);
 }
 
@@ -128,7 +141,7 @@ fn attempt(scheduler: &Scheduler, patience: f64) -> search::Plan {
     copy.patience = patience;
     let trace = run(&mut copy, &mut Expected);
     let done: Vec<bool> = copy.nodes.iter().map(|w| w.state == NodeState::Done).collect();
-    search::Plan::of_trace(done.len(), &trace, done)
+    search::Plan::of_trace(&trace, done, scheduler.options.start)
 }
 
 /// What each pool of a node's class costs the whole more than the best one for it.

@@ -36,7 +36,8 @@ pub fn simulate(
     models.sort_by(|a, b| a.0.cmp(&b.0));
     let models: Vec<ServiceModel> = models.into_iter().map(|m| m.1).collect();
     let deadline = Some(options.deadline.unwrap_or(HORIZON));
-    let mut scheduler = Scheduler::new(nodes, states, Options { deadline, ..options })?;
+    let options = Options { deadline, start: 0, ..options };
+    let mut scheduler = Scheduler::new(nodes, states, options)?;
     let mut world = world::Model { models, seed };
     // The capacities as declared, before anything is learned.
     let start = scheduler.clone();

@@ -45,12 +45,14 @@ pub(in super::super) struct Trace {
     pub(in super::super) entries: Vec<Entry>,
     /// Time, end where the run went on, and the waiting nodes.
     pub(in super::super) pauses: Vec<(Millis, Option<Millis>, Vec<NodeWall>)>,
+    /// From the beginning to the last end.
     pub(in super::super) makespan: Millis,
 }
 
-/// Runs to the end.
+/// Runs to the end, from the scheduler's own beginning.
 pub(in super::super) fn run(scheduler: &mut Scheduler, world: &mut dyn World) -> Trace {
-    let mut now: Millis = 0;
+    let begin = scheduler.options.start;
+    let mut now = begin;
     let mut trace = Trace::default();
     let mut attempts = vec![0u32; scheduler.specs.len()];
     let mut ends: BinaryHeap<Reverse<(Millis, usize)>> = BinaryHeap::new();
@@ -103,7 +105,7 @@ pub(in super::super) fn run(scheduler: &mut Scheduler, world: &mut dyn World) ->
             ends.pop();
             let (node, outcome) = (trace.entries[at].node, trace.entries[at].outcome);
             let id = scheduler.specs[node].id.clone();
-            trace.makespan = trace.makespan.max(end);
+            trace.makespan = trace.makespan.max(end - begin);
             if let Some(finish) = finishes[at].take() {
                 scheduler.finished(&id, &finish, end);
             }
