@@ -5,30 +5,27 @@
 //! event of the append leads: whoever writes it second changes nothing. The answer is given after
 //! that, and is owed until the ledger says that it was given.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::context::Cycle;
+use super::access::Accesses;
+use super::answers::{self, Voice};
 use super::setup::Parts;
 use super::show::{DASHBOARD, LINES};
 use super::steer::{self, Steer};
-use super::view::noise_day;
-use super::{Clock, CycleError, Journal, close};
+use super::{CycleError, Journal, close};
 use crate::commands::{self, Access, Command, Occasion, Parsed, Reply, Sender, SenderKind, Verb};
-use crate::config::Config;
-use crate::forge::{Comment, Forge, ForgeError, Permission};
+use crate::forge::{Comment, ForgeError};
 use crate::ledger::{
-    Applied, AttemptBudget, BranchAsk, EVENT_VERSION, Event, EventKind, Made, NodeRecord,
-    NodeState, Received, Run, node_states,
+    Applied, AttemptBudget, BranchAsk, EVENT_VERSION, Event, EventKind, NodeRecord, NodeState,
+    Received, Run, node_states,
 };
 use crate::model::{NodeId, Plan, hex_digest};
-use crate::report::{self, marker, notes};
+use crate::report::{marker, notes};
 
 /// Comments can show later in a list than ones that were made after them.
 const LATE: SignedDuration = SignedDuration::from_mins(2);
-/// After this long an answer is taken to be lost with its cycle, and another cycle gives it.
-const ANSWER_LOST: SignedDuration = SignedDuration::from_mins(2);
 /// Comments without commands that are read again before the mark is moved past them: a page.
 const READ_AGAIN: usize = 100;
 
@@ -88,33 +85,8 @@ pub(super) async fn read(
     }
     let Inbox { own, .. } = inbox;
     let (config, forge, clock) = (&parts.config, &*parts.forge, &parts.clock);
-    answer(&Voice { config, forge, clock, journal }, &own).await?;
+    answers::give(&Voice { config, forge, clock, journal }, &own).await?;
     Ok(steered)
-}
-
-/// Answers what was known only after looking at branches.
-///
-/// # Errors
-/// When the ledger fails.
-pub(super) async fn answer_late(cycle: &Cycle, comments: &[u64]) -> Result<(), CycleError> {
-    let own: Vec<(u64, String)> = {
-        let run = cycle.journal.state();
-        let lines = run.received.iter().filter(|line| comments.contains(&line.comment));
-        lines.map(|line| (line.comment, line.body_digest.clone())).collect()
-    };
-    if own.is_empty() {
-        return Ok(());
-    }
-    let (config, forge, clock) = (&cycle.config, &*cycle.forge, &cycle.clock);
-    answer(&Voice { config, forge, clock, journal: &cycle.journal }, &own).await
-}
-
-/// What answering needs.
-struct Voice<'a> {
-    config: &'a Config,
-    forge: &'a dyn Forge,
-    clock: &'a Clock,
-    journal: &'a Journal,
 }
 
 /// Since when comments are read: nothing said before the run began is meant for it.
@@ -472,87 +444,6 @@ impl Inbox<'_> {
     }
 }
 
-/// Gives the answers that are owed: this cycle's, and those that were lost with another one.
-async fn answer(voice: &Voice<'_>, own: &[(u64, String)]) -> Result<(), CycleError> {
-    let run = voice.journal.state().clone();
-    // What becomes of a branch is known later, and the whole comment is answered then.
-    let pending: BTreeSet<u64> =
-        run.nodes.values().filter_map(|n| n.asked.as_ref()).map(|asked| asked.comment).collect();
-    let lost_before = voice.clock.now().checked_sub(ANSWER_LOST).ok();
-    let mut owed: BTreeMap<(u64, &str), Vec<&Received>> = BTreeMap::new();
-    for line in &run.received {
-        if line.verb == "ignored" || line.comment != 0 && pending.contains(&line.comment) {
-            continue;
-        }
-        let lost = lost_before.is_some_and(|before| line.at < before);
-        let own = own.iter().any(|(c, d)| *c == line.comment && *d == line.body_digest);
-        if (own || lost) && !run.shown.contains_key(&shown_key(line)) {
-            owed.entry((line.comment, &line.body_digest)).or_default().push(line);
-        }
-    }
-    let mut given = Vec::new();
-    let day = noise_day(voice.clock.now());
-    let made = run.made_since(day, Made::Comment);
-    let limit = voice.config.report.noise.comments_per_day;
-    let room = usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(made);
-    if owed.len() > room {
-        tracing::warn!("{made} comments in a day are enough (report.noise); answers wait");
-    }
-    for lines in owed.values().take(room) {
-        let Some(first) = lines.first() else { continue };
-        match answer_one(voice, run.id.as_ref(), first, lines).await {
-            Ok(id) => given.push(EventKind::Shown {
-                what: shown_key(first),
-                id,
-                digest: first.body_digest.clone(),
-            }),
-            Err(error) => tracing::warn!(comment = first.comment, %error, "no answer yet"),
-        }
-    }
-    if !given.is_empty() {
-        voice.journal.write(given).await?;
-    }
-    Ok(())
-}
-
-/// The id of the answer; empty where the conversation takes none.
-async fn answer_one(
-    voice: &Voice<'_>,
-    run: Option<&crate::model::RunId>,
-    first: &Received,
-    lines: &[&Received],
-) -> Result<String, ForgeError> {
-    let refused = matches!(first.verb.as_str(), "invalid" | "denied");
-    let reaction = if refused { "confused" } else { "eyes" };
-    if first.comment != 0
-        && let Err(error) = voice.forge.react(first.comment, reaction).await
-    {
-        tracing::warn!(comment = first.comment, %error, "no reaction to a comment");
-    }
-    let prefix = &voice.config.commands.prefix;
-    let usage: Vec<(String, &str)> = Verb::ALL
-        .iter()
-        .map(|verb| verb.usage())
-        .map(|(form, meaning)| (format!("{prefix} {form}"), meaning))
-        .collect();
-    let marker = marker::reply(first.comment, &first.body_digest);
-    let Some(run) = run else { return Ok(String::new()) };
-    let body = report::reply(&marker, run, lines, &usage);
-    match voice.forge.comment(first.on, &body, &marker).await {
-        Ok(comment) => Ok(comment.id.to_string()),
-        Err(error @ (ForgeError::Unavailable(_) | ForgeError::Limited { .. })) => Err(error),
-        Err(error) => {
-            tracing::warn!(comment = first.comment, %error, "it can't be answered");
-            Ok(String::new())
-        }
-    }
-}
-
-/// What the ledger says was shown when a comment was answered.
-fn shown_key(line: &Received) -> String {
-    format!("reply:{}:{}", line.comment, line.body_digest)
-}
-
 /// False, and one fewer in `said`, when the comment said it before.
 fn first_said(said: &mut Vec<&Received>, verb: &str, args: &[String]) -> bool {
     let before = said.iter().position(|r| r.verb == verb && r.args == args);
@@ -560,43 +451,4 @@ fn first_said(said: &mut Vec<&Received>, verb: &str, args: &[String]) -> bool {
         said.swap_remove(at);
     }
     before.is_none()
-}
-
-/// What people may do, asked once each.
-pub(super) struct Accesses<'a> {
-    forge: &'a dyn Forge,
-    known: BTreeMap<String, Access>,
-}
-
-impl<'a> Accesses<'a> {
-    pub(super) fn new(forge: &'a dyn Forge) -> Self {
-        Self { forge, known: BTreeMap::new() }
-    }
-
-    /// # Errors
-    /// When the forge does not say.
-    pub(super) async fn of(&mut self, login: &str) -> Result<Access, CycleError> {
-        if let Some(known) = self.known.get(login) {
-            return Ok(*known);
-        }
-        let access = match self.forge.permission(login).await {
-            Ok(permission) => access(permission),
-            // Nobody that the repository knows.
-            Err(ForgeError::NotFound(_)) => Access::None,
-            Err(error) => return Err(error.into()),
-        };
-        self.known.insert(login.to_owned(), access);
-        Ok(access)
-    }
-}
-
-fn access(permission: Permission) -> Access {
-    match permission {
-        Permission::None => Access::None,
-        Permission::Read => Access::Read,
-        Permission::Triage => Access::Triage,
-        Permission::Write => Access::Write,
-        Permission::Maintain => Access::Maintain,
-        Permission::Admin => Access::Admin,
-    }
 }

@@ -1,6 +1,8 @@
 //! One `next-step` cycle: observe, grant, work, land, report.
 
 mod accept;
+mod access;
+mod answers;
 mod artifacts;
 mod attempt;
 mod bases;

@@ -15,8 +15,8 @@ use super::setup::{Options, Parts};
 use super::take_in::TakenIn;
 use super::walls::AllWalls;
 use super::{
-    CycleError, branch, close, drive, grant, inbox, keys, land, open, pause, proceed, rebuild,
-    reconcile, setup, show, view,
+    CycleError, answers, branch, close, drive, grant, inbox, keys, land, open, pause, proceed,
+    rebuild, reconcile, setup, show, view,
 };
 use crate::backends::Surroundings;
 use crate::backends::openai::ProcessVerify;
@@ -346,7 +346,7 @@ async fn look(cycle: &Cycle) -> Result<(), CycleError> {
     reconcile::follow_pull_requests(cycle).await?;
     setup::deepen(cycle).await?;
     let answered = branch::carry_out(cycle).await?;
-    inbox::answer_late(cycle, &answered).await
+    answers::late(cycle, &answered).await
 }
 
 /// Makes the ledger and the world agree before anything new is done.

@@ -4,9 +4,10 @@
 
 use std::fmt::Write as _;
 
+use super::access::Accesses;
 use super::context::Cycle;
 use super::error::blocking;
-use super::{CycleError, inbox, show, single};
+use super::{CycleError, show, single};
 use crate::backends::prompt::cut;
 use crate::commands::Access;
 use crate::forge::{PullRequest, Review};
@@ -46,7 +47,7 @@ pub(super) async fn follow(cycle: &Cycle, found: &[PullRequest]) -> Result<(), C
         let numbers: Vec<u64> = changed.iter().map(|(_, number)| *number).collect();
         match cycle.forge.reviews(&numbers).await {
             Ok(all) => {
-                let mut access = inbox::Accesses::new(&*cycle.forge);
+                let mut access = Accesses::new(&*cycle.forge);
                 for (node, number) in changed {
                     let Some(reviews) = all.iter().find(|r| r.number == number) else { continue };
                     let Some(record) = run.nodes.get(node) else { continue };
@@ -84,7 +85,7 @@ async fn heard<'a>(
     cycle: &Cycle,
     record: &NodeRecord,
     asking: &'a [Review],
-    access: &mut inbox::Accesses<'_>,
+    access: &mut Accesses<'_>,
 ) -> Result<Vec<&'a Review>, CycleError> {
     let required = Access::from(cycle.config.commands.permission);
     let mut heard = Vec::new();
