@@ -9,6 +9,14 @@ use super::scheduler::{Class, Effect, Key, NodeState, Scheduler};
 use super::{LimitHint, Millis, Settled, select};
 use crate::model::{Outcome, PoolId};
 
+impl Class {
+    /// The first `most` in order, then the smallest requests.
+    pub(super) fn probes(&self, most: usize) -> Vec<u32> {
+        let smallest = self.by_input.first().into_iter().chain(self.by_output.first());
+        self.ready.iter().take(most).map(|k| k.2).chain(smallest.map(|s| s.1)).collect()
+    }
+}
+
 impl Scheduler {
     pub(super) fn classify(&mut self, ix: usize) -> usize {
         let spec = &self.specs[ix];
@@ -32,7 +40,8 @@ impl Scheduler {
             real_floor: key.1,
             eligible: Vec::new(),
             ready: BTreeSet::new(),
-            by_size: BTreeSet::new(),
+            by_input: BTreeSet::new(),
+            by_output: BTreeSet::new(),
         });
         self.class_of.insert(key, class);
         self.refresh(class);
@@ -69,7 +78,8 @@ impl Scheduler {
         self.nodes[at].state = NodeState::Ready;
         let class = &mut self.classes[self.nodes[at].class];
         class.ready.insert(key);
-        class.by_size.insert((self.specs[at].input_tokens, ix));
+        class.by_input.insert((self.specs[at].input_tokens, ix));
+        class.by_output.insert((self.specs[at].output_tokens, ix));
     }
 
     pub(super) fn leave_ready(&mut self, ix: u32) {
@@ -77,7 +87,8 @@ impl Scheduler {
         let at = ix as usize;
         let class = &mut self.classes[self.nodes[at].class];
         class.ready.remove(&key);
-        class.by_size.remove(&(self.specs[at].input_tokens, ix));
+        class.by_input.remove(&(self.specs[at].input_tokens, ix));
+        class.by_output.remove(&(self.specs[at].output_tokens, ix));
     }
 
     pub(super) fn release_dependents(&mut self, ix: u32) {

@@ -9,8 +9,8 @@ use super::scheduler::{Class, Key, Scheduler, gate_open};
 use super::select::{self, Candidate, estimate};
 use super::{Estimate, Millis, NodeState};
 
-/// Nodes of one class looked at before only its smallest request is tried.
-const SCAN: usize = 64;
+/// Nodes of one class looked at before only its smallest requests are tried.
+pub(super) const SCAN: usize = 64;
 /// Nodes that may hold a place on a busy pool in one pass; beyond, the queue is so long that an
 /// idle pool is never the slower choice.
 const HOLDS: usize = 128;
@@ -146,9 +146,7 @@ impl Scheduler {
             {
                 continue;
             }
-            let smallest = c.by_size.first().map(|s| s.1);
-            let scan: Vec<u32> = c.ready.iter().take(SCAN).map(|k| k.2).chain(smallest).collect();
-            for ix in scan {
+            for ix in c.probes(SCAN) {
                 if let Some(pool) = self.best_open(ix, now, open) {
                     let c = &self.classes[class];
                     let work = &self.nodes[ix as usize];

@@ -13,6 +13,7 @@ use super::graph::{Graph, ScheduleError};
 use super::health::{Gate, Health, Settled};
 use super::lookahead::{self, Guide};
 use super::meter::{Admission, Estimate, MeterIx, Meters, Reservation};
+use super::pass::SCAN;
 use super::poolset::PoolSet;
 use super::select::estimate;
 use super::spec::{NodeSpec, NodeStatus, Options, PoolState};
@@ -134,8 +135,9 @@ pub(super) struct Class {
     pub(super) real_floor: Tier,
     pub(super) eligible: Vec<usize>,
     pub(super) ready: BTreeSet<Key>,
-    /// `(input tokens, node)`: the smallest request, for windows that only it fits.
-    pub(super) by_size: BTreeSet<(u64, u32)>,
+    /// `(tokens, node)` by input and by output: the smallest requests, for windows that only they fit.
+    pub(super) by_input: BTreeSet<(u64, u32)>,
+    pub(super) by_output: BTreeSet<(u64, u32)>,
 }
 
 /// The pure scheduling core. Times never go backward by more than a clock's correction.
@@ -501,11 +503,11 @@ impl Scheduler {
     fn earliest_change(&mut self, now: Millis) -> Option<Millis> {
         let mut best = self.delayed.first().map(|d| d.0).into_iter().chain(self.guide_wake).min();
         for class in 0..self.classes.len() {
-            let class = &self.classes[class];
-            let head = class.ready.first().map(|k| k.2);
-            let smallest = class.by_size.first().map(|k| k.1);
-            let probes: Vec<u32> = head.into_iter().chain(smallest).collect();
-            for p in class.eligible.clone() {
+            // A window of one kind is fitted first by the smallest request of that kind; where a pool
+            // has both, it may be any of them.
+            let few = self.classes[class].probes(1);
+            let mut many = Vec::new();
+            for p in self.classes[class].eligible.clone() {
                 let from = match self.health[p].gate(now) {
                     Gate::Open => now,
                     Gate::Until(at) => at,
@@ -516,7 +518,13 @@ impl Scheduler {
                     // The end of a running attempt comes first, and asks again.
                     continue;
                 }
-                for &ix in &probes {
+                let limits = self.meters.limits(self.meter_of[p]);
+                let both = limits.input_tokens_per_minute.is_some()
+                    && limits.output_tokens_per_minute.is_some();
+                if both && many.is_empty() {
+                    many = self.classes[class].probes(SCAN);
+                }
+                for &ix in if both { &many } else { &few } {
                     let need = estimate(&self.specs[ix as usize], &self.pools[p].pool);
                     if !self.affordable(p, need) {
                         continue;

@@ -2,8 +2,9 @@
 //!
 //! `docs/scheduling.md` derives it. In short: heads and tails (what must have run before, what must
 //! still run after), strengthened by the work of all ancestors and descendants over the capacity of
-//! the pools; between every pair of them the work that must fit; and a destructive search that
-//! forbids pools on which a node could not end in time and derives everything again.
+//! the pools; between every pair of them the work that must fit; a destructive search that forbids
+//! pools on which a node could not end in time and derives everything again; and prices of capacities
+//! and dependencies that change over time.
 
 mod crowd;
 mod dual;

@@ -617,7 +617,7 @@ mod tests {
         // for k of its nodes takes 120 - 20 k, and all of them have it for 30 k: 72 s at least, and
         // 80 s for whole nodes.
         let task = |at: usize| Task {
-            after: if at % 4 == 0 { Vec::new() } else { vec![at - 1] },
+            after: if at.is_multiple_of(4) { Vec::new() } else { vec![at - 1] },
             choices: vec![
                 Choice { pool: 0, meter: 0, ms: 30_000.0, uses: Vec::new() },
                 Choice { pool: 1, meter: 1, ms: 10_000.0, uses: vec![(0, 10_000.0)] },

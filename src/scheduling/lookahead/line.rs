@@ -51,13 +51,12 @@ pub(super) struct Line<'a> {
     pub(super) cause: Vec<u32>,
 }
 
-/// From when the sum of a window's entries leaves room for `need`, and who leaves then.
-fn room(sums: &[u64], limit: u64, need: u64) -> Option<usize> {
-    let total = sums.last().copied().unwrap_or(0);
-    // Only what is younger than a minute counts: the first that must be gone lies near the end.
+/// The last of `count` entries that must have left a window before `need` fits beside those after
+/// it; `sum(k)` is that of the first `k`.
+fn leaver(count: usize, sum: impl Fn(usize) -> u64, limit: u64, need: u64) -> Option<usize> {
     let most = limit.saturating_sub(need);
-    let mut at = sums.len() - 1;
-    while at > 0 && total - sums[at - 1] <= most {
+    let mut at = count;
+    while at > 0 && sum(count) - sum(at - 1) <= most {
         at -= 1;
     }
     at.checked_sub(1)
@@ -81,15 +80,21 @@ impl Meter {
                 behind(at, span);
             }
         }
-        let tokens = [
-            (limits.input, &self.input, place.need.input_tokens),
-            (limits.output, &self.output, place.need.output_tokens),
-        ];
-        for (limit, sums, need) in tokens {
-            if let Some(limit) = limit.filter(|_| need > 0)
-                && let Some(at) = room(sums, limit, need)
-            {
-                behind(at, MINUTE);
+        let (input, output) = (place.need.input_tokens, place.need.output_tokens);
+        if let Some(limit) = limits.input.filter(|_| input > 0)
+            && let Some(at) = leaver(count, |k| self.input[k], limit, input)
+        {
+            behind(at, MINUTE);
+        }
+        if let Some(limit) = limits.output.filter(|_| output > 0)
+            && let Some(at) = leaver(count, |k| self.output[k], limit, output)
+        {
+            behind(at, MINUTE);
+        }
+        if let Some(limit) = limits.tokens_a_day {
+            let both = |k: usize| self.input[k].saturating_add(self.output[k]);
+            if let Some(at) = leaver(count, both, limit, input.saturating_add(output)) {
+                behind(at, DAY);
             }
         }
         when

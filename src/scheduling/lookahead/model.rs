@@ -19,6 +19,7 @@ pub(super) struct MeterLimits {
     pub(super) slots: Option<u32>,
     pub(super) requests: Option<u32>,
     pub(super) requests_a_day: Option<u32>,
+    pub(super) tokens_a_day: Option<u64>,
     pub(super) input: Option<u64>,
     pub(super) output: Option<u64>,
 }
@@ -72,6 +73,7 @@ impl Model {
                     slots: limits.concurrent,
                     requests: limits.requests_per_minute,
                     requests_a_day: limits.requests_per_day,
+                    tokens_a_day: limits.tokens_per_day,
                     input: limits.input_tokens_per_minute,
                     output: limits.output_tokens_per_minute,
                 }
