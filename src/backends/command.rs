@@ -18,11 +18,11 @@ use super::gateway::{Evidence, Gateway, Upstream};
 use super::prompt::{self, Finish};
 use super::redact::{MAX_DETAIL, Redactor};
 use super::result::{self, ResultError};
-use super::{Attempt, WorkReport, Worker, WorkerResult};
+use super::{Attempt, Confinement, WorkReport, Worker, WorkerResult};
 use crate::config::fill;
 use crate::model::{Classification, Outcome, ScopeEntry};
 use crate::planning::scope;
-use crate::process::{self, Captured, DiskWatch, Ended, Spec, Status, Walls};
+use crate::process::{self, Captured, Ended, Spec, Status};
 
 /// Bytes kept of each output stream.
 const OUTPUT_CAP: usize = 1 << 20;
@@ -53,12 +53,8 @@ pub struct CommandSettings {
     pub key_variable: Option<String>,
     /// Name of the backend for the classification rules.
     pub backend: String,
-    /// Kernel limits.
-    pub walls: Walls,
-    /// It reaches its gateway only, or nothing where it has none.
-    pub closed_network: bool,
-    /// Bytes that worktree and home may grow.
-    pub disk_growth: Option<u64>,
+    /// What keeps it to its attempt.
+    pub confinement: Confinement,
 }
 
 impl CommandSettings {
@@ -76,9 +72,7 @@ impl CommandSettings {
             upstream: None,
             key_variable: None,
             backend: backend.to_owned(),
-            walls: Walls::default(),
-            closed_network: false,
-            disk_growth: None,
+            confinement: Confinement::default(),
         }
     }
 }
@@ -154,16 +148,8 @@ impl CommandWorker {
         {
             spec.stdin = Some(prompt.into_bytes());
         }
-        spec.deadline = attempt.deadline;
         spec.output_cap = OUTPUT_CAP;
-        spec.walls = self.settings.walls.around(&[&attempt.workdir, &attempt.home]);
-        if self.settings.closed_network {
-            spec.walls =
-                spec.walls.connecting(Some(gateway.map(Gateway::port).into_iter().collect()));
-        }
-        let folders = vec![attempt.workdir.clone(), attempt.home.clone()];
-        spec.disk = self.settings.disk_growth.map(|growth| DiskWatch { folders, growth });
-        spec.cancel = attempt.cancel.clone();
+        self.settings.confinement.confine(&mut spec, attempt, gateway);
         Ok(spec)
     }
 
@@ -311,14 +297,13 @@ impl Worker for CommandWorker {
                 Err(e) => return self.report(Outcome::Error, None, None, &e.to_string(), ""),
             },
         };
-        let mut spec = match self.spec(&attempt, &files, gateway.as_ref()) {
+        let spec = match self.spec(&attempt, &files, gateway.as_ref()) {
             Ok(spec) => spec,
             Err(e) => {
                 let detail = format!("the worker's home could not be prepared: {e}");
                 return self.report(Outcome::Error, None, None, &detail, "");
             }
         };
-        spec.cancel = attempt.cancel.child_token();
         let ended = run_gated(spec, gateway.as_ref()).await;
         let report = match ended {
             Ok(ended) => self.judge(&attempt, &files, &ended),

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use secrecy::SecretString;
 use url::Url;
 
-use super::Worker;
 use super::agents::{AgentKind, AgentSettings, AgentWorker};
 use super::command::{CommandKind, CommandSettings, CommandWorker};
 use super::gateway::Upstream;
 use super::openai::{Dialect, EndpointError, OpenAiSettings, OpenAiWorker, VerifyRunner};
+use super::{Confinement, Worker};
 use crate::config::{HeaderValue, PoolConfig, PoolNetwork, ToolMode};
 use crate::model::{PoolId, Provider};
 use crate::process::Walls;
@@ -80,10 +80,16 @@ fn agent(
         env: named(pool.env.iter().filter(|name| Some(*name) != pool.key_env.as_ref()), env),
         upstream,
         backend,
-        walls: around.walls.naming(&pool.launcher()),
+        confinement: confinement(pool, &pool.launcher(), around),
+    })))
+}
+
+fn confinement(pool: &PoolConfig, argv: &[String], around: &Surroundings) -> Confinement {
+    Confinement {
+        walls: around.walls.naming(argv),
         closed_network: pool.network == PoolNetwork::None,
         disk_growth: around.disk_growth,
-    })))
+    }
 }
 
 /// The variables of these names that are set.
@@ -156,8 +162,6 @@ fn command(
     if let Some(backend) = &pool.backend {
         settings.backend.clone_from(backend);
     }
-    settings.walls = around.walls.naming(&pool.command);
-    settings.closed_network = pool.network == PoolNetwork::None;
-    settings.disk_growth = around.disk_growth;
+    settings.confinement = confinement(pool, &pool.command, around);
     Ok(Arc::new(CommandWorker::new(settings)))
 }

@@ -3,6 +3,7 @@
 pub mod agents;
 pub mod classify;
 pub mod command;
+mod confinement;
 mod factory;
 pub mod gateway;
 pub mod openai;
@@ -14,5 +15,6 @@ pub mod scripted;
 pub(crate) mod testing;
 mod worker;
 
+pub use confinement::Confinement;
 pub use factory::{Surroundings, WorkerError, worker_for};
 pub use worker::{Attempt, Blocked, ModelSwitch, WorkReport, Worker, WorkerResult};

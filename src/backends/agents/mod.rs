@@ -26,9 +26,9 @@ use super::command::{run_gated, search_path};
 use super::gateway::{Evidence, Gateway, Upstream};
 use super::prompt::{self, Finish};
 use super::redact::Redactor;
-use super::{Attempt, WorkReport, Worker};
+use super::{Attempt, Confinement, WorkReport, Worker};
 use crate::model::{Outcome, Provider, Usage};
-use crate::process::{self, DiskWatch, Ended, Spec, Walls};
+use crate::process::{self, Ended, Spec};
 
 pub use version::{VersionError, installed};
 
@@ -102,12 +102,8 @@ pub struct AgentSettings {
     pub upstream: Option<Upstream>,
     /// Name of the backend for the classification rules, where the agent's own words are read.
     pub backend: String,
-    /// Kernel limits.
-    pub walls: Walls,
-    /// It reaches its gateway only.
-    pub closed_network: bool,
-    /// Bytes that worktree and home may grow.
-    pub disk_growth: Option<u64>,
+    /// What keeps it to its attempt.
+    pub confinement: Confinement,
 }
 
 /// One attempt as an agent's file sees it.
@@ -211,16 +207,8 @@ impl AgentWorker {
             set(name, value.expose_secret());
         }
         spec.stdin = start.stdin.map(String::into_bytes);
-        spec.deadline = attempt.deadline;
         spec.output_cap = OUTPUT_CAP;
-        spec.walls = self.settings.walls.around(&[&attempt.workdir, &attempt.home]);
-        if self.settings.closed_network {
-            spec.walls =
-                spec.walls.connecting(Some(gateway.map(Gateway::port).into_iter().collect()));
-        }
-        let folders = vec![attempt.workdir.clone(), attempt.home.clone()];
-        spec.disk = self.settings.disk_growth.map(|growth| DiskWatch { folders, growth });
-        spec.cancel = attempt.cancel.child_token();
+        self.settings.confinement.confine(&mut spec, attempt, gateway);
         Ok(spec)
     }
 
