@@ -201,11 +201,15 @@ fn normal(text: &str) -> String {
         format!("{} {}", &text[..head], &text[tail..])
     };
     let straight: String = scrub(&cut)
+        // UTF-8 that was read as Windows-1252.
+        .replace("\u{e2}\u{20ac}\u{2122}", "'")
+        .replace("\u{c2}\u{b7}", "\u{b7}")
         .replace("\\\"", "\"")
         .replace("\\\"", "\"")
         .chars()
         .map(|c| match c {
-            '\u{2018}' | '\u{2019}' => '\'',
+            // An apostrophe is what a wrong decoder most often loses in an English sentence.
+            '\u{2018}' | '\u{2019}' | '\u{fffd}' => '\'',
             '\u{201c}' | '\u{201d}' => '"',
             '\u{2219}' | '\u{2022}' => '\u{b7}',
             '\u{202f}' | '\u{a0}' | '\0' => ' ',

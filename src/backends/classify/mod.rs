@@ -30,10 +30,11 @@ pub(super) use self::reset::stated_seconds;
 pub(super) use self::transcript::events;
 
 /// All tables in the order in which they are asked.
-fn tables() -> [&'static [Rule]; 11] {
+fn tables() -> [&'static [Rule]; 12] {
     [
         vendors::NVIDIA,
         agents::SENTENCES,
+        agents::RUNNER,
         agents::WRAPPERS,
         vendors::ROUTERS,
         vendors::LOCAL,
@@ -145,6 +146,11 @@ pub fn classify_cli(
         Said::Unfinished | Said::NotEvents => {}
     }
     if exit_code == Some(0) && said == Said::NotEvents && !transcript::is_empty(stdout) {
+        if let Some(found) =
+            transcript::failed_run(stdout).and_then(|failed| decide(&evidence(None, failed), now))
+        {
+            return found;
+        }
         // An answer in prose; only a CLI's own error sentence in its place is a failure.
         let seen = evidence(None, stdout);
         if transcript::looks_like_error(stdout)
@@ -217,7 +223,10 @@ fn in_place_of_an_answer(seen: &Evidence) -> bool {
     /// A few symbols and a word may stand before it.
     const START: usize = 40;
     let api_error = seen.text.get(..12).is_some_and(|start| start.contains("api error"));
+    // goose
+    let ran_into = seen.text.starts_with("ran into this error: ");
     api_error
+        || ran_into
         || RULES.iter().any(|compiled| {
             agents::SENTENCES.iter().any(|rule| rule.name == compiled.rule.name)
                 && compiled.holds(seen).is_some_and(|place| place.start < START)
