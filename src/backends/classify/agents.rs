@@ -35,6 +35,12 @@ pub(super) static SENTENCES: &[Rule] = &[
         "Cursor CLI: the month's allowance",
     ),
     rule(
+        "claude-credit",
+        CreditExhausted,
+        when().says(&[r"credit balance (?:is )?too low"]),
+        "Claude Code",
+    ),
+    rule(
         "claude-extra-usage",
         CreditExhausted,
         when().says(&[r"out of extra usage\. (?:add|buy|ask)"]),
@@ -44,7 +50,8 @@ pub(super) static SENTENCES: &[Rule] = &[
         "plan-limit",
         RateLimited,
         when().says(&[
-            r"you(?:'ve| have) (?:hit|reached) (?:your|the) (?:[a-z0-9.-]+ ){0,4}limit",
+            r"you(?:'ve| have) (?:hit|reached) your (?:[a-z0-9.-]+ ){0,4}limit",
+            r"you(?:'ve| have) (?:hit|reached) the (?:(?:[a-z0-9.-]+ ){0,2}(?:usage|rate|quota|message|request|session|daily|weekly|monthly) )?limit",
             r"(?:session|weekly|daily|hourly|5-hour|opus|sonnet|haiku|usage|opus weekly|rolling) limit reached",
             r"claude (?:[a-z]+ )?usage limit reached",
             r"usage limit (?:has been )?reached",
@@ -62,7 +69,7 @@ pub(super) static SENTENCES: &[Rule] = &[
         Auth,
         when().says(&[
             r"please run /login",
-            r"invalid api key .{0,4}please run",
+            r"invalid api key .{0,4}(?:please run|fix external api key)",
             r"failed to authenticate",
             r"organization does not have access to claude",
             r"organization has disabled .{0,40}access",
@@ -73,9 +80,9 @@ pub(super) static SENTENCES: &[Rule] = &[
             r"authentication required\. please run",
             r"providerautherror",
             r"does not meet scope requirement",
-            r"ineligibletiererror",
+            r"ineligibletiererror|eligibility check failed|must configure google_cloud_project",
             r"api access (?:is |has been )?(?:paused|suspended|revoked)",
-            r"missing environment variable: .{0,3}[a-z0-9_]{0,40}(?:key|token)\b",
+            r"(?:missing|requires the) environment variable:? .{0,3}[a-z0-9_]{0,40}(?:key|token)\b",
             r"api_key client option must be set",
         ]),
         "Claude Code, Codex, Copilot, Cursor, Gemini and opencode CLIs; OpenAI's Python client",
@@ -155,12 +162,27 @@ pub(super) static RUNNER: &[Rule] = &[
         "panics of Rust, tracebacks of Python, V8 and Node",
     ),
     rule(
+        "runner-build",
+        Error,
+        when().exit(FAILED).says(&[
+            r"\berror\[e[0-9]{4}\]: |could not compile `",
+            r"\btest result: failed\. |error: test failed, to rerun",
+        ]),
+        "rustc and cargo: names of functions and tests are no limits",
+    ),
+    rule(
         "runner-packages",
         Error,
         when().exit(FAILED).says(&[
             r"npm (?:err!|error) code e(?:40[0-7]|41[0-9]|usage|acces|perm|noent|resolve|integrity|badengine|target|json)",
         ]),
         "npm: a package or its registry's token, not a model or the backend's key",
+    ),
+    rule(
+        "runner-packages-busy",
+        Transient,
+        when().exit(FAILED).says(&[r"npm (?:err!|error) code e(?:429|5[0-9][0-9])\b"]),
+        "npm: its registry is busy, not the backend",
     ),
     rule(
         "runner-git",

@@ -10,7 +10,7 @@ use regex::{Captures, Regex};
 /// `2026-04-01T00:00:00Z`, `2026-04-01 at 00:00 UTC`, `2026-04-01`.
 static ISO: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
-        r"^(\d{4})-(\d{2})-(\d{2})(?:(?:t|,? (?:at )?)(\d{1,2}):(\d{2})(?::(\d{2})(?:\.\d+)?)?)? ?(z\b|utc\b|gmt\b|[+-]\d{2}:?\d{2})?",
+        r"^(\d{4})[-/](\d{2})[-/](\d{2})(?:(?:t|,? (?:at )?)(\d{1,2}):(\d{2})(?::(\d{2})(?:\.\d+)?)?)? ?(z\b|utc\b|gmt\b|[+-]\d{2}:?\d{2})?",
     )
     .ok()
 });
@@ -193,9 +193,12 @@ fn clock(text: &str, now: Timestamp) -> Option<Timestamp> {
         }
     };
     let rest = found.name("rest").map_or("", |rest| rest.as_str());
-    // `21:13 on 2 Mar`
-    if let Some((day, rest)) = rest.trim_start().strip_prefix("on ").and_then(Day::read) {
-        return day.at(time, &zone(rest), now);
+    // `21:13 on 2 Mar`, `5 pm ET on June 11`
+    if let Some((before, after)) = rest.split_once("on ").filter(|(before, _)| before.len() < 24)
+        && let Some((day, after)) = Day::read(after)
+    {
+        let named = if before.trim().is_empty() { after } else { before };
+        return day.at(time, &zone(named), now);
     }
     let zone = zone(rest.trim_start().trim_start_matches("tomorrow"));
     let mut date = now.to_zoned_datetime(zone.clone()).date();

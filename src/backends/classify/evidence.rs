@@ -54,7 +54,7 @@ static QUOTED_HEADER: LazyLock<Option<Regex>> = LazyLock::new(|| {
 static STATED_STATUS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(concat!(
         r#"(?:\berror code:? |\bstatus ?code["']?[:= ]+|\b(?:last |unexpected |with |response )status:? (?:code )?|\bstatus: |"#,
-        r#"["'](?:status|code|statuscode|httpstatuscode|http_code)["']: ?["']?|\bhttp(?:/[0-9.]+)?[ :]+(?:error )?|\bapi ?error[: (]+(?:\d+ )?|\bapi error occurred: status |"#,
+        r#"["'](?:status|code|statuscode|httpstatuscode|http_code)["']: ?["']?|\bhttp(?:/[0-9.]+)?[ :]+(?:error )?|\bapi ?error[: (]+(?:\d+ )?|\bapi error occurred: status |\bhttperror: |"#,
         r#"\brequest rejected \(|\bcode: |\berror: |\berror |\[|^)([1-5]\d\d)(?:$|\b[^0-9.,%])"#,
     ))
     .ok()

@@ -85,7 +85,7 @@ pub(super) static WORDS: &[Rule] = &[
             r"exceeded your current quota, please check your plan and billing",
             r"(?:not|don't have) enough (?:credits?|balance|funds)",
             r"(?:out of|no|no remaining|zero) (?:api )?credits?\b",
-            r"credits? (?:balance )?(?:have |has |are |is )?(?:been )?(?:used up|exhausted|depleted|expired|too low)",
+            r"credits?[ _](?:balance )?(?:have |has |are |is )?(?:been )?(?:used up|exhausted|depleted|expired|too low)",
             r"credits have expired",
             r"(?:spend(?:ing)?|billing|hard) (?:hard )?(?:limit|cap) (?:has been |was |is )?(?:reached|exceeded|hit)",
             r"(?:reached|exceeded|hit) (?:your|the|its) (?:monthly |organization |project |configured )*(?:spend(?:ing)?|billing|budget) (?:limit|cap)",
@@ -190,7 +190,9 @@ pub(super) static WORDS: &[Rule] = &[
         "rate-limit-words",
         RateLimited,
         when().says(&[
-            r"rate[- _]limit(?:ed|ing|s)?\b",
+            // Not in `rate-limits.md`, `test-rate-limit` or `rate_limit()`.
+            r"(?:^|[^\w`.-])rate[- ]limit(?:ed|ing|s)?(?:$|[^\w`./-]|\.(?:$|[^a-z0-9]))",
+            r#"(?:^|[\s"'(\[:])rate_limit(?:$|[\s"')\]:,])"#,
             r"too many (?:requests|concurrent|connections|computers|devices)",
             r"too many tokens",
             r"(?:requests?|tokens?|queries) per (?:second|minute|min|hour|day|week)",
@@ -286,7 +288,7 @@ pub(super) static STATUS: &[Rule] = &[
     rule(
         "request-refused",
         BadRequest,
-        when().says(&[r"invalid_request_error|badrequesterror|bad request|invalid_argument|contains an invalid argument|validation error|validationexception|unprocessable"]),
+        when().says(&[r"invalid_request_error|badrequesterror|bad request|invalid_argument|contains an invalid argument|unsupported parameter: |validation error|validationexception|unprocessable"]),
         "error types of a refused request without a status",
     ),
 ];

@@ -146,8 +146,9 @@ pub fn classify_cli(
         Said::Unfinished | Said::NotEvents => {}
     }
     if exit_code == Some(0) && said == Said::NotEvents && !transcript::is_empty(stdout) {
-        if let Some(found) =
-            transcript::failed_run(stdout).and_then(|failed| decide(&evidence(None, failed), now))
+        if let Some(found) = transcript::failed_run(stdout)
+            .or_else(|| transcript::gave_up(stderr))
+            .and_then(|failed| decide(&evidence(None, failed), now))
         {
             return found;
         }
@@ -218,7 +219,8 @@ fn decide(seen: &Evidence, now: Timestamp) -> Option<Classification> {
     })
 }
 
-/// Whether prose that came with exit code 0 is a CLI's own sentence: it stands at the very start.
+/// Whether prose that came with exit code 0 is a CLI's own sentence: it stands at the very start,
+/// and is not the start of a longer sentence about something else.
 fn in_place_of_an_answer(seen: &Evidence) -> bool {
     /// A few symbols and a word may stand before it.
     const START: usize = 40;
@@ -229,8 +231,19 @@ fn in_place_of_an_answer(seen: &Evidence) -> bool {
         || ran_into
         || RULES.iter().any(|compiled| {
             agents::SENTENCES.iter().any(|rule| rule.name == compiled.rule.name)
-                && compiled.holds(seen).is_some_and(|place| place.start < START)
+                && compiled.holds(seen).is_some_and(|place| {
+                    place.start < START && seen.text.get(place.end..).is_some_and(ends_a_clause)
+                })
         })
+}
+
+/// Whether what follows a CLI's sentence leaves it as it is: the end, a mark, or a known addition.
+fn ends_a_clause(rest: &str) -> bool {
+    let rest = rest.trim_start();
+    !rest.starts_with(char::is_alphanumeric)
+        || ["for ", "to ", "on ", "at ", "with ", "until "]
+            .iter()
+            .any(|word| rest.starts_with(word))
 }
 
 fn may_have_reset(outcome: Outcome) -> bool {

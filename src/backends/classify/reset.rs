@@ -243,7 +243,7 @@ static FIELD: LazyLock<Option<Regex>> = LazyLock::new(|| {
         r#"["']?\b(retry[-_]?after[-_]?ms|retry[-_]?after(?:[-_]?seconds)?|retry_?delay|quotaresetdelay|quotaresettimestamp|"#,
         r#"resets?_?in(?:_?seconds)?|reset_?after(?:_?seconds)?|resets?_?(?:at|on)|reset_?time|next_?reset|estimated_time|"#,
         r#"next_?allowed_?at|available_?at|retry_?at|(?:blocked_?|retry_?)until|"#,
-        r#"x-ratelimit-reset(?:-[a-z]+)*|anthropic-ratelimit-[a-z-]+-reset)["']?\s*[:=]\s*["']?([a-z0-9][a-z0-9:.+-]*)"#
+        r#"x-ratelimit-reset(?:-[a-z]+)*|anthropic-ratelimit-[a-z-]+-reset)["']?\s*[:=]\s*["']?([a-z]{3}, [0-9]{1,2} [a-z]{3} [0-9]{4} [0-9:]{8} gmt|[a-z0-9][a-z0-9:.+-]*)"#
     ))
     .ok()
 });

@@ -129,8 +129,54 @@ fn one(event: &Value) -> Option<Said> {
             event.get("data").map_or_else(String::new, Value::to_string),
         )),
         "step_finish" | "step-finish" => Some(step(event)),
+        "message_end" | "auto_retry_end" => pi(event),
         "" => gemini_json(event),
-        _ => Some(Said::Unfinished),
+        kind => is_known(kind, event).then_some(Said::Unfinished),
+    }
+}
+
+/// Whether an event without an end is one of a CLI that is known to print an end. What a command
+/// of the user's prints is an answer, also where it is JSON with a `type`.
+fn is_known(kind: &str, event: &Value) -> bool {
+    let has = |names: &[&str]| names.iter().any(|name| event.get(*name).is_some());
+    match kind {
+        // Claude Code and Cursor; Gemini CLI
+        "system" | "user" | "stream_event" | "rate_limit_event" | "init" => true,
+        // Codex; Copilot CLI
+        kind if ["thread.", "turn.", "item.", "session.", "assistant."]
+            .iter()
+            .any(|family| kind.starts_with(family)) =>
+        {
+            true
+        }
+        // opencode
+        kind if has(&["part", "sessionID"]) => {
+            matches!(kind, "text" | "reasoning" | "tool_use" | "step_start" | "step-start")
+        }
+        // Gemini CLI; Cursor
+        "message" | "tool_use" | "tool_result" | "tool_call" | "thinking" => {
+            has(&["role", "tool_id", "timestamp", "call_id", "session_id"])
+        }
+        _ => false,
+    }
+}
+
+/// pi's events: a message's end has a stop reason, and the last retry its error.
+fn pi(event: &Value) -> Option<Said> {
+    let failed = |words: &str| Some(Said::Failed(None, words.to_owned()));
+    if text(event, "/type") == "auto_retry_end" {
+        return (event.get("success") == Some(&Value::Bool(false)))
+            .then(|| failed(text(event, "/finalError")))?;
+    }
+    match text(event, "/message/stopReason") {
+        "error" | "aborted" => failed(text(event, "/message/errorMessage")),
+        "length" => Some(Said::Final(
+            Outcome::PacketTooLarge,
+            "answer-cut-at-cap",
+            "stop reason: length".to_owned(),
+        )),
+        "stop" => Some(finished("pi-stop")),
+        _ => None,
     }
 }
 
@@ -259,7 +305,7 @@ const FOLLOWING_LINES: usize = 14;
 
 static ERROR_LINE: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(concat!(
-        r"(?i)^[^\p{L}\p{N}\[{]*(?:\[?\d{4}-\d\d-\d\d[t ][0-9:.z+-]*\]?\s*)?(?:\[)?(?:(?:[a-z]+ )?error\b|ran into this error\b|[a-z_.]*(?:error|exception)\b|fatal\b|api error|failed\b|failure\b|panic|",
+        r"(?i)^[^\p{L}\p{N}\[{]*(?:\[?\d{4}-\d\d-\d\d[t ][0-9:.z+-]*\]?\s*)?(?:\[)?(?:(?:[a-z]+ )?error\b|ran into this error\b|[a-z]{0,20} ?\[error\]: |[a-z_.]*(?:error|exception)\b|fatal\b|api error|failed\b|failure\b|panic|",
         r"you(?:'|\x{2019}|\x{fffd})?(?:ve| have| are|re) |your (?:credit|account|organi[sz]ation|access)|credit balance|prompt is too long|(?:claude|session|weekly|usage|rate|[0-9]+-hour) .{0,30}limit(?:ed)?(?:$|\s*[|·∙:.,!(]| (?:has |have |was |is )?(?:been )?(?:reached|exceeded|hit|exhausted|error|for ))|limit reached|",
         r"stream (?:disconnected|error)|unexpected status|exceeded retry|request (?:rejected|too large)|quota exceeded|resource exhausted|invalid api key|free usage|execution (?:error|failed)|model call failed|",
         r"selected model|codex ran out|please run|not logged in|sorry, you|there's an issue|too many requests|internal server|connection (?:error|refused|reset)|insufficient)",
@@ -333,6 +379,15 @@ pub(super) fn failed_run(stdout: &str) -> Option<&str> {
     let failed = AIDER_FAILED.as_ref()?.find_iter(trimmed).last()?;
     let rest = &trimmed[failed.start()..];
     (!AIDER_ANSWERED.as_ref()?.is_match(rest)).then_some(rest)
+}
+
+/// agy's own timeout: it cuts the turn, prints this and exits with 0 behind what was narrated.
+static GAVE_UP: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"(?mi)^error: timed out waiting for response[ \t\r]*$").ok());
+
+/// The line on standard error by which a CLI says that it ended early, although it exits with 0.
+pub(super) fn gave_up(stderr: &str) -> Option<&str> {
+    GAVE_UP.as_ref()?.find(stderr).map(|line| line.as_str())
 }
 
 /// Lines that CLIs print before any answer, and colour codes.
