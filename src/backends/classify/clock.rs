@@ -10,19 +10,27 @@ use regex::{Captures, Regex};
 /// `2026-04-01T00:00:00Z`, `2026-04-01 at 00:00 UTC`, `2026-04-01`.
 static ISO: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
-        r"^(\d{4})-(\d{2})-(\d{2})(?:(?:t|,? (?:at )?)(\d{1,2}):(\d{2})(?::(\d{2})(?:\.\d+)?)?)? ?(z\b|utc\b|gmt\b|[+-]\d{2}:?\d{2})?",
+        r"^(\d{4})[-/](\d{2})[-/](\d{2})(?:(?:t|,? (?:at )?)(\d{1,2}):(\d{2})(?::(\d{2})(?:\.\d+)?)?)? ?(z\b|utc\b|gmt\b|[+-]\d{2}:?\d{2})?",
     )
     .ok()
 });
 
 /// `7/21/2025`, as American tools print it.
 static SLASHED: LazyLock<Option<Regex>> =
-    LazyLock::new(|| Regex::new(r"^(\d{1,2})/(\d{1,2})/(\d{4})").ok());
+    LazyLock::new(|| Regex::new(r"^(?<month>\d{1,2})/(?<day>\d{1,2})/(?<year>\d{4})\b").ok());
+
+/// `14.6.2026`, as German tools print it.
+static DOTTED: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"^(?<day>\d{1,2})\. ?(?<month>\d{1,2})\. ?(?<year>\d{4})\b").ok());
+
+/// The day of the week before a date; it adds nothing.
+static WEEKDAY: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"^(?:on )?(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*,? ").ok());
 
 /// `jul 5th, 2026`, `oct 9`, `aug 17`.
 static MONTH_FIRST: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
-        r"^(?<month>[a-zà-ÿ]{3,12})\.? (?<day>\d{1,2})(?:st|nd|rd|th)?\b(?:,? (?<year>\d{4})\b)?",
+        r"^(?<month>\p{L}{3,12})\.? (?<day>\d{1,2})(?:st|nd|rd|th)?\b(?:,? (?<year>\d{4})\b)?",
     )
     .ok()
 });
@@ -30,7 +38,7 @@ static MONTH_FIRST: LazyLock<Option<Regex>> = LazyLock::new(|| {
 /// `10 de jul. de 2026`, `10. juli 2026`, `2 mar`.
 static DAY_FIRST: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
-        r"^(?<day>\d{1,2})(?:st|nd|rd|th|\.)? (?:de |of )?(?<month>[a-zà-ÿ]{3,12})\b\.?(?:,? (?:de )?(?<year>\d{4})\b)?",
+        r"^(?<day>\d{1,2})(?:st|nd|rd|th|\.)? (?:de |of )?(?<month>\p{L}{3,12})\b\.?(?:,? (?:de )?(?<year>\d{4})\b(?: г\.)?)?",
     )
     .ok()
 });
@@ -43,7 +51,7 @@ static CJK: LazyLock<Option<Regex>> = LazyLock::new(|| {
 /// The time behind a date: ` at 5pm`, `, 11:52`, ` 8:19 pm`. A bare number needs its `at`.
 static TIME: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
-        r"^,? ?(?:(?<at>at|um|à|às|a las|om|kl\.?|alle|ore) )?(?<hour>\d{1,2})(?::(?<minute>\d{2}))?(?::\d{2})? ?(?<half>[ap]\.?m\b)?(?<rest>.{0,48})",
+        r"^,? ?(?:(?<at>at|um|à|às|a las|om|kl\.?|alle|ore) )?(?<hour>\d{1,2})(?::(?<minute>\d{2}))?(?::\d{2})? ?(?<half>[ap]\.? ?m\b)?(?<rest>.{0,48})",
     )
     .ok()
 });
@@ -51,7 +59,7 @@ static TIME: LazyLock<Option<Regex>> = LazyLock::new(|| {
 /// `8:30pm (asia/tokyo)`, `22:00`, `10:57 pm gmt-3`, `mon 9am`, `midnight utc`.
 static CLOCK: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
-        r"^(?:(?:on )?(mon|tue|wed|thu|fri|sat|sun)[a-z]*,? (?:at )?)?(?:(tomorrow),? (?:at )?)?(?:(\d{1,2})(?::(\d{2}))?(?::\d{2})? ?([ap]\.?m\b)?|(midnight|noon)\b)(?P<rest>.{0,48})",
+        r"^(?:(?:on )?(mon|tue|wed|thu|fri|sat|sun)[a-z]*,? (?:at )?)?(?:(tomorrow),? (?:at )?)?(?:(\d{1,2})(?::(\d{2}))?(?::\d{2})? ?([ap]\.? ?m\b)?|(midnight|noon)\b)(?P<rest>.{0,48})",
     )
     .ok()
 });
@@ -67,7 +75,11 @@ static ZONE: LazyLock<Option<Regex>> = LazyLock::new(|| {
 /// Reads a moment at the start of `text` (lower case). A moment without a date is the next one
 /// after `now`; without a zone, or with an unknown one, it is UTC, which is what a runner uses.
 pub(super) fn read(text: &str, now: Timestamp) -> Option<Timestamp> {
-    iso(text).or_else(|| slashed(text)).or_else(|| dated(text, now)).or_else(|| clock(text, now))
+    let after_weekday = || Some(&text[WEEKDAY.as_ref()?.find(text)?.end()..]);
+    iso(text)
+        .or_else(|| dated(text, now))
+        .or_else(|| dated(after_weekday()?, now))
+        .or_else(|| clock(text, now))
 }
 
 fn number<T: std::str::FromStr>(captures: &Captures<'_>, index: usize) -> Option<T> {
@@ -95,12 +107,6 @@ fn iso(text: &str) -> Option<Timestamp> {
     offset.to_timestamp(date.to_datetime(time)).ok()
 }
 
-fn slashed(text: &str) -> Option<Timestamp> {
-    let found = SLASHED.as_ref()?.captures(text)?;
-    let date = Date::new(number(&found, 3)?, number(&found, 1)?, number(&found, 2)?).ok()?;
-    Offset::UTC.to_timestamp(date.to_datetime(Time::midnight())).ok()
-}
-
 /// A date without its time.
 struct Day {
     year: Option<i16>,
@@ -111,14 +117,18 @@ struct Day {
 impl Day {
     /// A date at the start of the text, and what follows it.
     fn read(text: &str) -> Option<(Self, &str)> {
-        [&MONTH_FIRST, &DAY_FIRST, &CJK].into_iter().find_map(|form| {
+        [&MONTH_FIRST, &DAY_FIRST, &CJK, &SLASHED, &DOTTED].into_iter().find_map(|form| {
             let found = form.as_ref()?.captures(text)?;
             let month = found.name("month")?.as_str();
-            let day = Self {
+            let mut day = Self {
                 year: found.name("year").and_then(|year| year.as_str().parse().ok()),
                 month: month_of(month).or_else(|| month.parse().ok())?,
                 day: found.name("day")?.as_str().parse().ok()?,
             };
+            if day.month > 12 {
+                // `14/6/2026`: British order.
+                std::mem::swap(&mut day.month, &mut day.day);
+            }
             Some((day, text.get(found[0].len()..)?))
         })
     }
@@ -138,18 +148,18 @@ impl Day {
 /// The month of a name or its abbreviation, in the languages that clients print dates in.
 fn month_of(name: &str) -> Option<i8> {
     const NAMES: [&str; 12] = [
-        "jan january januar janeiro enero ene janv janvier gen gennaio januari",
-        "feb february februar fev fevereiro febrero fév févr février febbraio februari",
-        "mar march märz mär mrz março marzo mars maart mrt",
-        "apr april abr abril avr avril aprile",
-        "may mai maio mayo mag maggio mei",
-        "jun june juni junho junio juin giu giugno",
-        "jul july juli julho julio juil juillet lug luglio",
-        "aug august ago agosto août augustus",
-        "sep sept september set setembro septiembre septembre settembre",
-        "oct october okt oktober out outubro octubre octobre ott ottobre",
-        "nov november novembro noviembre novembre",
-        "dec december dez dezember dezembro dic diciembre déc décembre dicembre",
+        "jan january januar janeiro enero ene janv janvier gen gennaio januari янв января",
+        "feb february februar fev fevereiro febrero fév févr février febbraio februari фев февраля",
+        "mar march märz mär mrz março marzo mars maart mrt мар марта",
+        "apr april abr abril avr avril aprile апр апреля",
+        "may mai maio mayo mag maggio mei мая",
+        "jun june juni junho junio juin giu giugno июн июня",
+        "jul july juli julho julio juil juillet lug luglio июл июля",
+        "aug august ago agosto août augustus авг августа",
+        "sep sept september set setembro septiembre septembre settembre сен сент сентября",
+        "oct october okt oktober out outubro octubre octobre ott ottobre окт октября",
+        "nov november novembro noviembre novembre ноя нояб ноября",
+        "dec december dez dezember dezembro dic diciembre déc décembre dicembre дек декабря",
     ];
     let at = NAMES.iter().position(|names| names.split(' ').any(|known| known == name))?;
     i8::try_from(at + 1).ok()
@@ -183,13 +193,17 @@ fn clock(text: &str, now: Timestamp) -> Option<Timestamp> {
         }
     };
     let rest = found.name("rest").map_or("", |rest| rest.as_str());
-    // `21:13 on 2 Mar`
-    if let Some((day, rest)) = rest.trim_start().strip_prefix("on ").and_then(Day::read) {
-        return day.at(time, &zone(rest), now);
+    // `21:13 on 2 Mar`, `5 pm ET on June 11`
+    if let Some((before, after)) = rest.split_once("on ").filter(|(before, _)| before.len() < 24)
+        && let Some((day, after)) = Day::read(after)
+    {
+        let named = if before.trim().is_empty() { after } else { before };
+        return day.at(time, &zone(named), now);
     }
-    let zone = zone(rest);
+    let zone = zone(rest.trim_start().trim_start_matches("tomorrow"));
     let mut date = now.to_zoned_datetime(zone.clone()).date();
-    if found.get(2).is_some() {
+    let tomorrow = rest.trim_start().starts_with("tomorrow");
+    if found.get(2).is_some() || tomorrow {
         date = date.checked_add(1.day()).ok()?;
     }
     if let Some(day) = found.get(1).and_then(|day| weekday(day.as_str())) {
@@ -316,6 +330,10 @@ mod tests {
         assert_eq!(at("7/21/2026"), "2026-07-21T00:00:00Z");
         assert_eq!(at("september 6, 2026, 11:15."), "2026-09-06T11:15:00Z");
         assert_eq!(at("july 1."), "2026-07-01T00:00:00Z");
+        assert_eq!(at("thu, jun 11, 9:30am (europe/berlin)"), "2026-06-11T07:30:00Z");
+        assert_eq!(at("6/14/2026, 9:41:07 pm."), "2026-06-14T21:41:00Z");
+        assert_eq!(at("14/6/2026, 21:41"), "2026-06-14T21:41:00Z");
+        assert_eq!(at("3pm tomorrow (europe/paris)"), "2026-06-11T13:00:00Z");
     }
 
     #[test]
@@ -326,6 +344,9 @@ mod tests {
             "10. juli 2026 um 11:52",
             "10 juil. 2026 à 11:52",
             "2026年7月10日 11:52",
+            "10.7.2026, 11:52:07",
+            "10 июл. 2026 г., 11:52",
+            "10 jul 2026, 11:52 a. m.",
             "7月10日 11:52です",
             "11:52 on 10 jul",
             "11:52 on july 10, 2026",

@@ -54,7 +54,7 @@ static QUOTED_HEADER: LazyLock<Option<Regex>> = LazyLock::new(|| {
 static STATED_STATUS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(concat!(
         r#"(?:\berror code:? |\bstatus ?code["']?[:= ]+|\b(?:last |unexpected |with |response )status:? (?:code )?|\bstatus: |"#,
-        r#"["'](?:status|code|statuscode|httpstatuscode|http_code)["']: ?["']?|\bhttp(?:/[0-9.]+)?[ :]+(?:error )?|\bapi ?error[: (]+(?:\d+ )?|\bapi error occurred: status |"#,
+        r#"["'](?:status|code|statuscode|httpstatuscode|http_code)["']: ?["']?|\bhttp(?:/[0-9.]+)?[ :]+(?:error )?|\bapi ?error[: (]+(?:\d+ )?|\bapi error occurred: status |\bhttperror: |"#,
         r#"\brequest rejected \(|\bcode: |\berror: |\berror |\[|^)([1-5]\d\d)(?:$|\b[^0-9.,%])"#,
     ))
     .ok()
@@ -201,11 +201,15 @@ fn normal(text: &str) -> String {
         format!("{} {}", &text[..head], &text[tail..])
     };
     let straight: String = scrub(&cut)
+        // UTF-8 that was read as Windows-1252.
+        .replace("\u{e2}\u{20ac}\u{2122}", "'")
+        .replace("\u{c2}\u{b7}", "\u{b7}")
         .replace("\\\"", "\"")
         .replace("\\\"", "\"")
         .chars()
         .map(|c| match c {
-            '\u{2018}' | '\u{2019}' => '\'',
+            // An apostrophe is what a wrong decoder most often loses in an English sentence.
+            '\u{2018}' | '\u{2019}' | '\u{fffd}' => '\'',
             '\u{201c}' | '\u{201d}' => '"',
             '\u{2219}' | '\u{2022}' => '\u{b7}',
             '\u{202f}' | '\u{a0}' | '\0' => ' ',

@@ -81,11 +81,11 @@ pub(super) static WORDS: &[Rule] = &[
         "money",
         CreditExhausted,
         when().says(&[
-            r"insufficient[_ ](?:quota|balance|credits?|funds)",
+            r"insufficient[_ ](?:account )?(?:quota|balance|credits?|funds)",
             r"exceeded your current quota, please check your plan and billing",
             r"(?:not|don't have) enough (?:credits?|balance|funds)",
             r"(?:out of|no|no remaining|zero) (?:api )?credits?\b",
-            r"credits? (?:balance )?(?:have |has |are |is )?(?:been )?(?:used up|exhausted|depleted|expired|too low)",
+            r"credits?[ _](?:balance )?(?:have |has |are |is )?(?:been )?(?:used up|exhausted|depleted|expired|too low)",
             r"credits have expired",
             r"(?:spend(?:ing)?|billing|hard) (?:hard )?(?:limit|cap) (?:has been |was |is )?(?:reached|exceeded|hit)",
             r"(?:reached|exceeded|hit) (?:your|the|its) (?:monthly |organization |project |configured )*(?:spend(?:ing)?|billing|budget) (?:limit|cap)",
@@ -190,8 +190,10 @@ pub(super) static WORDS: &[Rule] = &[
         "rate-limit-words",
         RateLimited,
         when().says(&[
-            r"rate[- _]limit(?:ed|ing|s)?\b",
-            r"too many (?:requests|concurrent|connections)",
+            // Not in `rate-limits.md`, `test-rate-limit` or `rate_limit()`.
+            r"(?:^|[^\w`.-])rate[- ]limit(?:ed|ing|s)?(?:$|[^\w`./-]|\.(?:$|[^a-z0-9]))",
+            r#"(?:^|[\s"'(\[:])rate_limit(?:$|[\s"')\]:,])"#,
+            r"too many (?:requests|concurrent|connections|computers|devices)",
             r"too many tokens",
             r"(?:requests?|tokens?|queries) per (?:second|minute|min|hour|day|week)",
             r"\b(?:rpm|tpm|rpd|tpd|rps|qps) (?:limit|quota)",
@@ -206,17 +208,29 @@ pub(super) static WORDS: &[Rule] = &[
         "429 texts of many vendors",
     ),
     rule(
+        "usage-limit-translated",
+        RateLimited,
+        when().says(&[
+            r"(?:使用|速率|频率)限制已(?:达到|用尽)|已达到?.{0,12}(?:使用|速率|频率)?(?:上限|限制)",
+            r"(?:利用|使用|レート)制限に達しました",
+            r"limite d'utilisation (?:a été )?atteinte",
+            r"(?:nutzungs|raten)limit (?:wurde )?erreicht",
+            r"l[ií]mite de uso (?:alcanzado|atingido)|(?:alcanzado|atingiu) (?:el|o) l[ií]mite",
+        ]),
+        "clients' translations of `usage limit reached`",
+    ),
+    rule(
         "limit-of-unknown-kind",
         QuotaUnclassified,
-        when().says(&[r"\bquota\b.{0,60}(?:exceed|exhaust|reached|used up)", r"(?:exceed|exhaust)[a-z]* .{0,60}\bquota\b", r"ratelimiterror", r"quota_exceeded|quotaexceeded", r"usage limit"]),
+        when().says(&[r"\bquota\b.{0,60}(?:exceed|exhaust|reached|used up)", r"(?:exceed|exhaust)[a-z]* .{0,60}\bquota\b", r"ratelimiterror", r"quota_exceeded|quotaexceeded", r"\[resource_exhausted\]", r"usage limit"]),
         "a limit whose window is not said",
     ),
     rule(
         "network",
         Transient,
         when().says(&[
-            r"unable to connect\b|econn(?:reset|refused|aborted)|etimedout|enotfound|eai_again|epipe|ehostunreach|und_err_",
-            r"connection (?:error|reset|refused|closed|aborted|timed out|terminated|lost|failed|dropped)|connecterror|apiconnectionerror|connectionerror",
+            r"unable to connect\b|\be(?:conn(?:reset|refused|aborted)|timedout|notfound|ai_again|pipe|hostunreach)\b|und_err_",
+            r"connection (?:was |has been )?(?:error|reset|refused|closed|aborted|timed out|terminated|lost|failed|dropped)|stalled mid-(?:stream|response)|connecterror|apiconnectionerror|connectionerror",
             r"socket (?:hang up|closed)|fetch failed|typeerror: terminated|failed to fetch|network (?:error|is unreachable|connection)|transport error|error sending request",
             r"(?:request|response|read|connect|gateway|operation|job|deadline) ?(?:has )?(?:timed? ?-?out|timeout|exceeded)|\btimed out\b|timeouterror|context deadline exceeded",
             r"peer closed connection|incomplete (?:chunked read|message)|premature(?:ly)? close|unexpected (?:eof|end of)|error decoding response|broken pipe|server disconnected",
@@ -274,7 +288,7 @@ pub(super) static STATUS: &[Rule] = &[
     rule(
         "request-refused",
         BadRequest,
-        when().says(&[r"invalid_request_error|badrequesterror|bad request|invalid_argument|contains an invalid argument|validation error|validationexception|unprocessable"]),
+        when().says(&[r"invalid_request_error|badrequesterror|bad request|invalid_argument|contains an invalid argument|unsupported parameter: |validation error|validationexception|unprocessable"]),
         "error types of a refused request without a status",
     ),
 ];

@@ -30,10 +30,11 @@ pub(super) use self::reset::stated_seconds;
 pub(super) use self::transcript::events;
 
 /// All tables in the order in which they are asked.
-fn tables() -> [&'static [Rule]; 11] {
+fn tables() -> [&'static [Rule]; 12] {
     [
         vendors::NVIDIA,
         agents::SENTENCES,
+        agents::RUNNER,
         agents::WRAPPERS,
         vendors::ROUTERS,
         vendors::LOCAL,
@@ -145,6 +146,12 @@ pub fn classify_cli(
         Said::Unfinished | Said::NotEvents => {}
     }
     if exit_code == Some(0) && said == Said::NotEvents && !transcript::is_empty(stdout) {
+        if let Some(found) = transcript::failed_run(stdout)
+            .or_else(|| transcript::gave_up(stderr))
+            .and_then(|failed| decide(&evidence(None, failed), now))
+        {
+            return found;
+        }
         // An answer in prose; only a CLI's own error sentence in its place is a failure.
         let seen = evidence(None, stdout);
         if transcript::looks_like_error(stdout)
@@ -212,16 +219,31 @@ fn decide(seen: &Evidence, now: Timestamp) -> Option<Classification> {
     })
 }
 
-/// Whether prose that came with exit code 0 is a CLI's own sentence: it stands at the very start.
+/// Whether prose that came with exit code 0 is a CLI's own sentence: it stands at the very start,
+/// and is not the start of a longer sentence about something else.
 fn in_place_of_an_answer(seen: &Evidence) -> bool {
     /// A few symbols and a word may stand before it.
     const START: usize = 40;
     let api_error = seen.text.get(..12).is_some_and(|start| start.contains("api error"));
+    // goose
+    let ran_into = seen.text.starts_with("ran into this error: ");
     api_error
+        || ran_into
         || RULES.iter().any(|compiled| {
             agents::SENTENCES.iter().any(|rule| rule.name == compiled.rule.name)
-                && compiled.holds(seen).is_some_and(|place| place.start < START)
+                && compiled.holds(seen).is_some_and(|place| {
+                    place.start < START && seen.text.get(place.end..).is_some_and(ends_a_clause)
+                })
         })
+}
+
+/// Whether what follows a CLI's sentence leaves it as it is: the end, a mark, or a known addition.
+fn ends_a_clause(rest: &str) -> bool {
+    let rest = rest.trim_start();
+    !rest.starts_with(char::is_alphanumeric)
+        || ["for ", "to ", "on ", "at ", "with ", "until "]
+            .iter()
+            .any(|word| rest.starts_with(word))
 }
 
 fn may_have_reset(outcome: Outcome) -> bool {

@@ -243,7 +243,7 @@ static FIELD: LazyLock<Option<Regex>> = LazyLock::new(|| {
         r#"["']?\b(retry[-_]?after[-_]?ms|retry[-_]?after(?:[-_]?seconds)?|retry_?delay|quotaresetdelay|quotaresettimestamp|"#,
         r#"resets?_?in(?:_?seconds)?|reset_?after(?:_?seconds)?|resets?_?(?:at|on)|reset_?time|next_?reset|estimated_time|"#,
         r#"next_?allowed_?at|available_?at|retry_?at|(?:blocked_?|retry_?)until|"#,
-        r#"x-ratelimit-reset(?:-[a-z]+)*|anthropic-ratelimit-[a-z-]+-reset)["']?\s*[:=]\s*["']?([a-z0-9][a-z0-9:.+-]*)"#
+        r#"x-ratelimit-reset(?:-[a-z]+)*|anthropic-ratelimit-[a-z-]+-reset)["']?\s*[:=]\s*["']?([a-z]{3}, [0-9]{1,2} [a-z]{3} [0-9]{4} [0-9:]{8} gmt|[a-z0-9][a-z0-9:.+-]*)"#
     ))
     .ok()
 });
@@ -265,7 +265,7 @@ fn fields(text: &str, now: Timestamp) -> Vec<Claim> {
 
 static UNIT: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
-        r"^(?:,? ?(?:and )?)?(\d{1,12}(?:\.\d{1,12})?) ?(milliseconds?|msecs?|ms|seconds?|secs?|minutes?|mins?|hours?|hrs?|days?|weeks?|months?|s|m|h|d|w)\b?",
+        r"^(?:,? ?(?:and )?)?(\d{1,12}(?:\.\d{1,12})?) ?(milliseconds?|msecs?|ms|seconds?|secs?|minuten|minutos?|minutes?|mins?|hours?|hrs?|days?|weeks?|months?|heures?|horas?|stunden?|jours?|tagen?|d[ií]as?|sekunden?|segundos?|s|m|h|d|w)\b?",
     )
     .ok()
 });
@@ -318,6 +318,8 @@ fn unit_seconds(unit: &str) -> f64 {
         "d" => 86_400.0,
         "w" => 604_800.0,
         _ if unit.starts_with("mo") => 30.0 * 86_400.0,
+        _ if unit.starts_with("stunde") => 3600.0,
+        _ if unit.starts_with("jour") || unit.starts_with("tag") => 86_400.0,
         _ if unit.starts_with("ms") || unit.starts_with("milli") => 0.001,
         _ if unit.starts_with('s') => 1.0,
         _ if unit.starts_with('m') => 60.0,
@@ -331,7 +333,8 @@ fn unit_seconds(unit: &str) -> f64 {
 static BEFORE_DURATION: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(concat!(
         r"(?:\b(?:(?:please|can|may|should|must|then|or|to) retry(?: again| the request| your request)?|try(?: your request)? again|come back|check back|available(?: again)?|regain access|access (?:returns|resumes)|reset(?:s|ting)?(?: again)?|refresh(?:es)?|renews?|unlocks?)(?: will be)?,? (?:in|after|within)|\bretry(?: again| the request| your request)? (?:after|within)",
-        r"|\bplease wait(?: for)?(?: at least)?|\bwait(?: for)?(?: at least)?|\bretry[-_ ]after:?|\blimits? will reset in|\bback in) (?:about |around |approximately |approx\. |another |the next |~)?",
+        r"|\bplease wait(?: for)?(?: at least)?|\bwait(?: for)?(?: at least)?|\bretry[-_ ]after:?|\blimits? will reset in|\bback in",
+        r"|\bréessayez dans|\berneut in|\b(?:inténtalo|intente) de nuevo en|\btente novamente em) (?:about |around |approximately |approx\. |another |the next |less than |~)?",
     ))
     .ok()
 });
@@ -339,8 +342,9 @@ static BEFORE_DURATION: LazyLock<Option<Regex>> = LazyLock::new(|| {
 /// Words that announce a reset; what follows directly must be a time.
 static BEFORE_TIME: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(concat!(
-        r"\b(?:try again|retry|come back|available(?: again)?|regain access|reset(?:s|ting|ted)?|refresh(?:es)?|renews?|unlocks?|cycle ends|until|将在|将于|will be lifted)",
-        r"(?: (?:at|on|after))?:? ?",
+        // No boundary stands between two Chinese characters.
+        r"(?:\b(?:try again|retry|come back|available(?: again)?|regain access|resume(?: using this model)?|reset(?:s|ting|ted)?|refresh(?:es)?|renews?|unlocks?|cycle ends|until|will be lifted|redefinido)|将在|将于)",
+        r"(?: (?:time|date))?(?: (?:at|on|after|em))?:? ?",
     ))
     .ok()
 });
@@ -357,9 +361,22 @@ static COUNTDOWN: LazyLock<Option<Regex>> = LazyLock::new(|| {
 static BEFORE_LONG: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"\bretry in (?:about |~)?").ok());
 
-/// opencode's wait: it repeats the server's figure there (its own backoff is below a minute).
-static OPENCODE_WAIT: LazyLock<Option<Regex>> =
-    LazyLock::new(|| Regex::new(r"\bretrying in ([0-9][0-9dhms. ]*?) - attempt #").ok());
+/// The wait of opencode and Claude Code: they repeat the server's figure there (their own backoff
+/// is below a minute).
+static COUNTED_WAIT: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(
+        r"\bretrying in ([0-9][0-9dhms. ]*?(?: ?seconds)?)(?:…|\.\.\.)?(?: -)? \(?attempt [#1]",
+    )
+    .ok()
+});
+
+/// `3 小时 20 分钟后`, `3時間20分後`: the wait stands before its announcement.
+static CJK_WAIT: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(
+        r"(?:(\d{1,4}) ?(?:天|日) ?)?(?:(\d{1,4}) ?个?(?:小时|小時|時間) ?)?(?:(\d{1,4}) ?(?:分钟|分鐘|分) ?)?(?:(\d{1,5}) ?秒钟? ?)?之?[后後]",
+    )
+    .ok()
+});
 
 /// `Claude AI usage limit reached|1762952400`.
 static PIPED_EPOCH: LazyLock<Option<Regex>> =
@@ -373,9 +390,10 @@ static MINUTE_WINDOW: LazyLock<Option<Regex>> = LazyLock::new(|| {
     .ok()
 });
 
-/// Codex counts its own tries between the server's answers.
-static COUNTED_TRIES: LazyLock<Option<Regex>> =
-    LazyLock::new(|| Regex::new(r"\b(?:retrying|reconnecting\S*) [0-9]+/[0-9]+").ok());
+/// Codex and Gemini CLI count their own tries between the server's answers.
+static COUNTED_TRIES: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"\b(?:retrying|reconnecting\S*) [0-9]+/[0-9]+|\battempt [0-9]+ failed: ").ok()
+});
 
 fn prose(text: &str, now: Timestamp) -> Vec<Claim> {
     let mut found = Vec::new();
@@ -386,6 +404,16 @@ fn prose(text: &str, now: Timestamp) -> Vec<Claim> {
                 found.push(Claim::In(seconds));
             }
         }
+    }
+    if let Some(pattern) = CJK_WAIT.as_ref() {
+        let wait = |found: regex::Captures<'_>| {
+            let parts: Vec<Option<f64>> =
+                (1..=4).map(|part| found.get(part)?.as_str().parse().ok()).collect();
+            let seconds = [86_400.0, 3600.0, 60.0, 1.0].into_iter().zip(&parts);
+            let total = seconds.map(|(unit, part)| unit * part.unwrap_or(0.0)).sum();
+            parts.iter().any(Option::is_some).then_some(Claim::In(total))
+        };
+        found.extend(pattern.captures_iter(text).take(20).filter_map(wait));
     }
     if let Some(left) = COUNTDOWN.as_ref().and_then(|countdown| countdown.captures(text)) {
         let parts = [&left[1], &left[2], &left[3]].map(|part| part.parse().unwrap_or(0.0));
@@ -411,7 +439,7 @@ fn prose(text: &str, now: Timestamp) -> Vec<Claim> {
     };
     found.extend(first(&PIPED_EPOCH).and_then(|epoch| value(&epoch, 1.0, now)));
     found.extend(
-        first(&OPENCODE_WAIT)
+        first(&COUNTED_WAIT)
             .and_then(|wait| duration(&wait))
             .filter(|(seconds, _)| *seconds >= 60.0)
             .map(|(seconds, _)| Claim::In(seconds)),
@@ -464,6 +492,17 @@ mod tests {
             ("rate limit exceeded, retry in 1 minute", 60.0),
             ("\"next_allowed_at\": \"2026-06-10t12:10:00z\"", 600.0),
             ("\"reset\": 1781092860", 60.0),
+            ("try again in less than a minute.", 60.0),
+            ("retrying in 8h 13m attempt #1", 29_580.0),
+            ("retrying in 2892 seconds… (attempt 1/10)", 2892.0),
+            ("attempt 1 failed: reset after 5s. attempt 2 failed: reset after 1h2m", 3720.0),
+            ("请在 3 小时 20 分钟后重试", 12_000.0),
+            ("3時間20分後に再試行してください", 12_000.0),
+            ("réessayez dans 3 heures 20 minutes", 12_000.0),
+            ("erneut in 2 stunden 5 minuten", 7500.0),
+            ("您的限额将在 2026-06-10 12:10:00 重置", 600.0),
+            ("reset time: wed, 10 jun 2026 12:10:00 gmt", 600.0),
+            ("you can resume using this model at 6/10/2026, 12:10:00 pm.", 600.0),
         ] {
             let found = said(text).unwrap_or(-1.0);
             assert!((found - seconds).abs() < 0.01, "{text}: {found}");
@@ -491,6 +530,8 @@ mod tests {
             "resets 99:99",
             "\"reset\": 60",
             "try again in a moment",
+            "retrying in 21s · attempt 7/10",
+            "5 小时的使用上限",
             "wait a bit and try again",
         ] {
             assert_eq!(said(text), None, "{text}");

@@ -49,8 +49,10 @@ pub(in crate::backends) fn events(stdout: &str) -> Vec<Value> {
 pub(super) fn read(stdout: &str) -> Said {
     let events = events(stdout);
     let mut last = Said::NotEvents;
+    let mut refused_until = None;
     for event in &events {
         let begins = matches!(text(event, "/type"), "step_start" | "turn.started");
+        refused_until = refusal(event).or(refused_until);
         last = match (last, one(event)) {
             (Said::Final(Outcome::Success, ..), _) if begins => Said::Unfinished,
             // Events in between do not undo an end or an error; only the next end does.
@@ -60,12 +62,25 @@ pub(super) fn read(stdout: &str) -> Said {
             (_, Some(said)) => said,
         };
     }
-    match events.last() {
-        Some(event) if last == Said::Unfinished && text(event, "/subtype") == "api_retry" => {
+    match (last, events.last(), refused_until) {
+        (Said::Unfinished, Some(event), _) if text(event, "/subtype") == "api_retry" => {
             Said::Failed(status(event, "/error_status"), text(event, "/error").to_owned())
         }
-        _ => last,
+        (Said::Unfinished, Some(event), Some(until)) if refusal(event).is_some() => {
+            Said::Failed(Some(429), format!("usage limit reached {until}"))
+        }
+        (Said::Failed(status, words), _, Some(until)) => {
+            Said::Failed(status, format!("{words} {until}"))
+        }
+        (last, ..) => last,
     }
+}
+
+/// Claude Code's `rate_limit_event` of a limit that refuses, as a field with its reset.
+fn refusal(event: &Value) -> Option<String> {
+    let info = event.get("rate_limit_info").filter(|_| text(event, "/type") == "rate_limit_event");
+    let info = info.filter(|info| text(info, "/status") == "rejected")?;
+    Some(format!("\"resets_at\": {}", info.get("resetsAt").unwrap_or(&Value::Null)))
 }
 
 /// JSON whose strings may hold raw control characters, as terminals and pastes leave them.
@@ -114,8 +129,54 @@ fn one(event: &Value) -> Option<Said> {
             event.get("data").map_or_else(String::new, Value::to_string),
         )),
         "step_finish" | "step-finish" => Some(step(event)),
+        "message_end" | "auto_retry_end" => pi(event),
         "" => gemini_json(event),
-        _ => Some(Said::Unfinished),
+        kind => is_known(kind, event).then_some(Said::Unfinished),
+    }
+}
+
+/// Whether an event without an end is one of a CLI that is known to print an end. What a command
+/// of the user's prints is an answer, also where it is JSON with a `type`.
+fn is_known(kind: &str, event: &Value) -> bool {
+    let has = |names: &[&str]| names.iter().any(|name| event.get(*name).is_some());
+    match kind {
+        // Claude Code and Cursor; Gemini CLI
+        "system" | "user" | "stream_event" | "rate_limit_event" | "init" => true,
+        // Codex; Copilot CLI
+        kind if ["thread.", "turn.", "item.", "session.", "assistant."]
+            .iter()
+            .any(|family| kind.starts_with(family)) =>
+        {
+            true
+        }
+        // opencode
+        kind if has(&["part", "sessionID"]) => {
+            matches!(kind, "text" | "reasoning" | "tool_use" | "step_start" | "step-start")
+        }
+        // Gemini CLI; Cursor
+        "message" | "tool_use" | "tool_result" | "tool_call" | "thinking" => {
+            has(&["role", "tool_id", "timestamp", "call_id", "session_id"])
+        }
+        _ => false,
+    }
+}
+
+/// pi's events: a message's end has a stop reason, and the last retry its error.
+fn pi(event: &Value) -> Option<Said> {
+    let failed = |words: &str| Some(Said::Failed(None, words.to_owned()));
+    if text(event, "/type") == "auto_retry_end" {
+        return (event.get("success") == Some(&Value::Bool(false)))
+            .then(|| failed(text(event, "/finalError")))?;
+    }
+    match text(event, "/message/stopReason") {
+        "error" | "aborted" => failed(text(event, "/message/errorMessage")),
+        "length" => Some(Said::Final(
+            Outcome::PacketTooLarge,
+            "answer-cut-at-cap",
+            "stop reason: length".to_owned(),
+        )),
+        "stop" => Some(finished("pi-stop")),
+        _ => None,
     }
 }
 
@@ -244,8 +305,8 @@ const FOLLOWING_LINES: usize = 14;
 
 static ERROR_LINE: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(concat!(
-        r"(?i)^[^\p{L}\p{N}\[{]*(?:\[?\d{4}-\d\d-\d\d[t ][0-9:.z+-]*\]?\s*)?(?:\[)?(?:(?:[a-z]+ )?error\b|[a-z_.]*(?:error|exception)\b|fatal\b|api error|failed\b|failure\b|panic|",
-        r"you(?:'|\x{2019})?(?:ve| have| are|re) |your (?:credit|account|organi[sz]ation|access)|credit balance|prompt is too long|(?:claude|session|weekly|usage|rate|[0-9]+-hour) .{0,30}limit(?:ed)?(?:$|\s*[|·∙:.,!(]| (?:has |have |was |is )?(?:been )?(?:reached|exceeded|hit|exhausted|error|for ))|limit reached|",
+        r"(?i)^[^\p{L}\p{N}\[{]*(?:\[?\d{4}-\d\d-\d\d[t ][0-9:.z+-]*\]?\s*)?(?:\[)?(?:(?:[a-z]+ )?error\b|ran into this error\b|[a-z]{0,20} ?\[error\]: |[a-z_.]*(?:error|exception)\b|fatal\b|api error|failed\b|failure\b|panic|",
+        r"you(?:'|\x{2019}|\x{fffd})?(?:ve| have| are|re) |your (?:credit|account|organi[sz]ation|access)|credit balance|prompt is too long|(?:claude|session|weekly|usage|rate|[0-9]+-hour) .{0,30}limit(?:ed)?(?:$|\s*[|·∙:.,!(]| (?:has |have |was |is )?(?:been )?(?:reached|exceeded|hit|exhausted|error|for ))|limit reached|",
         r"stream (?:disconnected|error)|unexpected status|exceeded retry|request (?:rejected|too large)|quota exceeded|resource exhausted|invalid api key|free usage|execution (?:error|failed)|model call failed|",
         r"selected model|codex ran out|please run|not logged in|sorry, you|there's an issue|too many requests|internal server|connection (?:error|refused|reset)|insufficient)",
     ))
@@ -291,9 +352,47 @@ pub(super) fn looks_like_error(text: &str) -> bool {
             .is_some_and(|line| ERROR_LINE.as_ref().is_some_and(|pattern| pattern.is_match(line)))
 }
 
-/// Lines that CLIs print before any answer.
+/// A proxy's own page: its title is the status.
+static ERROR_PAGE: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"(?is)^(?:<!doctype html[^>]*>\s*)?<html[^>]*>\s*<head[^>]*>.{0,400}?<title>[^<]{0,80}\b[45]\d\d\b").ok()
+});
+
+/// aider's own lines about a request that failed.
+static AIDER_FAILED: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"(?m)^(?:litellm\.[A-Za-z]+Error: |Model \S{1,120} has hit a token limit!)").ok()
+});
+
+/// aider's own lines behind an answer.
+static AIDER_ANSWERED: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"(?m)^(?:Tokens: |Applied edit to |Commit [0-9a-f]{7})").ok());
+
+/// The error in what ended with exit code 0 and is no answer although it is longer than a
+/// sentence: a proxy's page, or a run of aider, which exits with 0 after every failure.
+pub(super) fn failed_run(stdout: &str) -> Option<&str> {
+    let trimmed = stdout.trim();
+    if ERROR_PAGE.as_ref()?.is_match(trimmed) {
+        return Some(trimmed);
+    }
+    if !trimmed.lines().take(4).any(|line| line.starts_with("Aider v")) {
+        return None;
+    }
+    let failed = AIDER_FAILED.as_ref()?.find_iter(trimmed).last()?;
+    let rest = &trimmed[failed.start()..];
+    (!AIDER_ANSWERED.as_ref()?.is_match(rest)).then_some(rest)
+}
+
+/// agy's own timeout: it cuts the turn, prints this and exits with 0 behind what was narrated.
+static GAVE_UP: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"(?mi)^error: timed out waiting for response[ \t\r]*$").ok());
+
+/// The line on standard error by which a CLI says that it ended early, although it exits with 0.
+pub(super) fn gave_up(stderr: &str) -> Option<&str> {
+    GAVE_UP.as_ref()?.find(stderr).map(|line| line.as_str())
+}
+
+/// Lines that CLIs print before any answer, and colour codes.
 static CHATTER: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r"(?m)^(?:loaded cached credentials\.?|data collection is disabled\.?|yolo mode is enabled.*|reading prompt from stdin.*)$").ok()
+    Regex::new(r"(?m)\x1b\[[0-9;?]*[A-Za-z]|^(?:loaded cached credentials\.?|data collection is disabled\.?|yolo mode is enabled.*|reading prompt from stdin.*)$").ok()
 });
 
 /// Whether standard output holds no answer at all.
