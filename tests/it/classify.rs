@@ -168,6 +168,12 @@ fn hand_made_variants() {
     check("errors-variants.jsonl");
 }
 
+/// Errors of endpoints found after the rules were written, read before the tool read them.
+#[test]
+fn failures_met_later() {
+    check("errors-met.jsonl");
+}
+
 #[test]
 fn recorded_answers_and_transcripts() {
     check("errors-recorded.jsonl");
