@@ -101,7 +101,9 @@ pub(super) static WORDS: &[Rule] = &[
             r"failure to pay",
             r"free tier of the model has been exhausted",
             r"monthly (?:included )?(?:credit|quota|allowance)s? .{0,30}(?:exhausted|used up|exceeded|reached)",
-        ]),
+        ])
+        // DeepSeek grants more concurrency for money; waiting helps all the same.
+        .unless(&[r"exceeds your concurrency limit"]),
         "billing texts of many vendors; SiliconFlow 30001, Chutes, one-api and new-api 403",
     ),
     rule(
@@ -206,7 +208,7 @@ pub(super) static WORDS: &[Rule] = &[
             r"you(?:'ve| have) (?:hit|reached|exceeded) (?:your|the) .{0,40}limit",
             r"concurrency limit|concurrent requests",
         ])
-        .unless(&[r"ratelimiterror while"])
+        .unless(&[r"ratelimiterror while", r"invalid (?:value|type) for '"])
         // A refused key, a missing page or a refused form is that, whatever its text speaks of.
         .unless_status(&[401, 404, 405, 407, 410, 415, 422]),
         "429 texts of many vendors",
