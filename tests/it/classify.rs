@@ -182,6 +182,12 @@ fn hand_made_variants() {
     check("errors-variants.jsonl");
 }
 
+/// Errors of endpoints found after the rules were written, read before the tool read them.
+#[test]
+fn failures_met_later() {
+    check("errors-met.jsonl");
+}
+
 #[test]
 fn command_line_workers_as_people_reported_them() {
     check("errors-cli.jsonl");

@@ -61,7 +61,12 @@ pub(super) static SENTENCES: &[Rule] = &[
             r"exceeded your copilot token usage",
             r"usage_limit_reached",
         ])
-        .unless(&[r"your specified (?:api |workspace )", r"billing cycle"]),
+        .unless(&[
+            r"your specified (?:api |workspace )",
+            r"billing cycle",
+            r"monthly api usage threshold",
+            r"monthly_request_count",
+        ]),
         "Claude Code, Codex, Gemini CLI, Copilot CLI: plan windows",
     ),
     rule(

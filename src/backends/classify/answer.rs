@@ -27,6 +27,7 @@ pub(super) fn read(body: &str, content_type: &str) -> Answer {
     if content_type.contains("event-stream")
         || trimmed.starts_with("data:")
         || trimmed.starts_with("event:")
+        || trimmed.starts_with("error:")
         || trimmed.starts_with(": ")
     {
         return stream(trimmed);
@@ -96,6 +97,11 @@ fn stream(text: &str) -> Answer {
         let data = line.strip_prefix("data:").map_or(line, str::trim);
         if data == "[DONE]" {
             state.terminal = true;
+        } else if let Some(error) = line.strip_prefix("error:").map(str::trim)
+            && error.starts_with('{')
+        {
+            // llama.cpp names the field of its last event so.
+            state.error.get_or_insert_with(|| error.to_owned());
         } else if data.starts_with('{') {
             match serde_json::from_str::<Value>(data) {
                 Ok(value) => state.add(&value),

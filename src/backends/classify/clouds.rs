@@ -2,8 +2,8 @@
 
 use super::rule::{Rule, rule, when};
 use crate::model::Outcome::{
-    Auth, ContentFiltered, CreditExhausted, ModelUnavailable, PacketTooLarge, QuotaUnclassified,
-    RateLimited, Transient,
+    Auth, BadRequest, ContentFiltered, CreditExhausted, ModelUnavailable, PacketTooLarge,
+    QuotaUnclassified, RateLimited, Transient,
 };
 
 /// OpenAI, Azure OpenAI and what copies their words.
@@ -54,8 +54,13 @@ pub(super) static OPENAI: &[Rule] = &[
             "allocationquota.freetieronly",
             "arrearage",
             "accountoverdueerror",
+            "setlimitexceeded",
+            "pre_consume_token_quota_failed",
+            "enforced_spend_limit_reached",
+            "monthly_request_count",
         ]),
-        "error codes of OpenAI, litellm, opencode zen, one-api, Moonshot, DashScope, Volcengine",
+        "error codes of OpenAI, litellm, opencode zen, one-api, new-api, Moonshot, DashScope, \
+         Volcengine (SetLimitExceeded is a total that the owner set), Anthropic's tier cap, Kiro",
     ),
     rule(
         "dashscope-allocated-quota",
@@ -90,8 +95,20 @@ pub(super) static OPENAI: &[Rule] = &[
             "providermodelnotfounderror",
             "modelerror",
             "no_access",
+            "invalidendpoint.closedendpoint",
+            "invalidendpointormodel.notfound",
+            "unsupportedmodel",
         ]),
         "error codes of OpenAI, Groq, Azure, GitHub Models, Volcengine, DashScope, opencode",
+    ),
+    rule(
+        "openai-reference-missing",
+        BadRequest,
+        when().says(&[
+            r"previous_response_not_found",
+            r"(?:item|previous response|conversation|file) with id '[^']{1,100}' not found",
+        ]),
+        "OpenAI Responses 400/404: what is missing is the caller's own reference, not the model",
     ),
     rule(
         "azure-content-filter",
@@ -164,8 +181,9 @@ pub(super) static ANTHROPIC: &[Rule] = &[
             r"reached your specified (?:api |workspace )?(?:api )?usage limits",
             r"credit balance is too low",
             r"draw from your extra usage",
+            r"crossed its monthly api usage threshold",
         ]),
-        "Anthropic 400 invalid_request_error that is about money",
+        "Anthropic 400 invalid_request_error that is about money; 429 of the tier's monthly cap",
     ),
     rule(
         "anthropic-long-context-gate",
@@ -236,6 +254,18 @@ pub(super) static GOOGLE: &[Rule] = &[
         "Code Assist 429 MODEL_CAPACITY_EXHAUSTED",
     ),
     rule(
+        "gemini-no-such-allowance",
+        ModelUnavailable,
+        when()
+            .says(&[
+                r"quota exceeded for metric: .{0,160}\blimit: 0\b",
+                r"quota_limit_value\x22: ?\x220\x22",
+            ])
+            .unless(&[r"\blimit: [1-9]", r"quota(?:_limit_)?value\x22: ?\x22[1-9]"]),
+        "Gemini 429 whose every limit is 0: the model is not part of the tier; no wait gives one",
+    )
+    .no_wait_helps(),
+    rule(
         "gemini-quota-window",
         RateLimited,
         when().says(&[
@@ -258,6 +288,15 @@ pub(super) static GOOGLE: &[Rule] = &[
         "google.rpc.RetryInfo",
     ),
     rule(
+        "gemini-shared-capacity",
+        RateLimited,
+        when().kind(&["resource_exhausted"]).says(&[
+            r"generative-ai/docs/error-code-429",
+            r"\x22reason\x22: ?\x22ratelimitexceeded\x22",
+        ]),
+        "Vertex and Code Assist 429: the throughput that customers share; time heals it",
+    ),
+    rule(
         "gemini-quota-unnamed",
         QuotaUnclassified,
         when()
@@ -273,6 +312,15 @@ pub(super) static GOOGLE: &[Rule] = &[
         "Gemini without QuotaFailure details; Vertex dynamic shared quota",
     ),
     rule(
+        "place-refused",
+        ModelUnavailable,
+        when().says(&[
+            r"user location is not supported",
+            r"unsupported_country_region_territory|country, region, or territory not supported",
+        ]),
+        "Gemini 400, OpenAI 403: the caller's place is refused; neither its key nor its request",
+    ),
+    rule(
         "gemini-key",
         Auth,
         when().says(&[
@@ -281,7 +329,6 @@ pub(super) static GOOGLE: &[Rule] = &[
             r"api key expired",
             r"reported as leaked",
             r"service_disabled|has not been used in project",
-            r"user location is not supported",
             r"set an auth method",
             r"must specify the gemini_api_key",
         ]),
@@ -295,13 +342,22 @@ pub(super) static GOOGLE: &[Rule] = &[
             r"publisher model .{0,160}(?:was )?not found",
             r"requested entity was not found",
             r"is no longer available to new users",
+            r"is not allowed to use publisher model",
         ]),
-        "Gemini and Vertex 404 texts",
+        "Gemini and Vertex 404 texts; Vertex 400 FAILED_PRECONDITION",
     ),
 ];
 
 /// Amazon Bedrock.
 pub(super) static AMAZON: &[Rule] = &[
+    rule(
+        "bedrock-length",
+        PacketTooLarge,
+        when().says(&[
+            r"malformed input request: .{0,120}expected maxlength: [0-9]+, actual: [0-9]+",
+        ]),
+        "Bedrock 400 ValidationException of the older models",
+    ),
     rule(
         "bedrock-throttle",
         RateLimited,
@@ -325,13 +381,15 @@ pub(super) static AMAZON: &[Rule] = &[
             r"access denied.{0,40}legacy",
         ]),
         "Bedrock AccessDeniedException, ValidationException, ResourceNotFoundException",
-    ),
+    )
+    .no_wait_helps(),
     rule(
         "bedrock-payment",
         CreditExhausted,
         when().says(&[r"invalid_payment_instrument"]),
         "Bedrock AccessDeniedException about the payment method",
-    ),
+    )
+    .no_wait_helps(),
     rule(
         "bedrock-credentials",
         Auth,

@@ -91,6 +91,11 @@ static LIMIT_AND_REQUEST: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r"\blimit:? ([0-9][0-9,]{0,14}),? (?:used:? [0-9,]{1,15},? )?requested:? ~?([0-9][0-9,]{0,14})").ok()
 });
 
+/// The request's messages as litellm repeats them behind an error: `Messages: [{'role': ...}]`.
+static ECHOED_MESSAGES: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r#"(?i)\bmessages(?:=|: ?)\[ ?\{ ?["']role["'].*?(?:\} ?\]|$)"#).ok()
+});
+
 impl Evidence {
     /// Evidence from an error's text.
     pub(super) fn new(
@@ -171,10 +176,11 @@ fn prune(value: &mut Value) -> bool {
     match value {
         Value::Array(items) => items.iter_mut().for_each(|item| any |= prune(item)),
         Value::Object(fields) => {
-            // Groq's and OpenRouter's names; pydantic's `input` stands beside the place it is from.
+            // Groq's and OpenRouter's names; pydantic's `input` and `ctx` stand beside the place
+            // they are from.
             let mut quotes = vec!["failed_generation", "flagged_input"];
             if fields.contains_key("loc") {
-                quotes.push("input");
+                quotes.extend(["input", "ctx"]);
             }
             let before = fields.len();
             fields.retain(|name, _| !quotes.contains(&name.as_str()));
@@ -220,7 +226,11 @@ fn normal(text: &str) -> String {
         .as_ref()
         .map_or_else(|| straight.clone(), |noise| noise.replace_all(&straight, " ").into_owned());
     let line = line.replace(" \\ ", " ");
-    line.split_whitespace().collect::<Vec<_>>().join(" ")
+    let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
+    ECHOED_MESSAGES.as_ref().map_or_else(
+        || line.clone(),
+        |echoed| echoed.replace_all(&line, "messages: [...]").into_owned(),
+    )
 }
 
 #[cfg(test)]
@@ -283,6 +293,16 @@ mod tests {
         let seen = seen(body);
         assert!(!seen.text.contains("rate limit") && !seen.text.contains("quota"), "{seen:?}");
         assert!(seen.text.contains("failed to call") && seen.text.contains("missing"));
+    }
+
+    #[test]
+    fn what_a_gateway_echoes_of_the_request_is_no_evidence() {
+        let seen = seen(
+            "litellm.BadRequestError: invalid type. Received Messages=[{'role': 'user', 'content': \
+             'insufficient_quota, try again in 20s'}] model_group: x",
+        );
+        assert!(!seen.text.contains("insufficient"), "{seen:?}");
+        assert!(seen.text.contains("invalid type") && seen.text.contains("model_group: x"));
     }
 
     #[test]

@@ -47,11 +47,12 @@ pub(super) static WORDS: &[Rule] = &[
             r"supports at most [0-9]+ (?:completion|output) tokens",
             r"max_(?:completion_|output_|new_)?tokens.{0,60}(?:exceed|must be less than|cannot be greater than)",
             r"invalid max_tokens value",
+            r"max tokens of [0-9]+ exceeded",
             r"model output limit was reached",
             r"incomplete response returned, reason: max_output_tokens",
             r"(?:max_output_tokens|output token).{0,30}(?:limit|maximum) (?:was )?(?:reached|exceeded)",
         ]),
-        "too much output asked: OpenAI, Anthropic, Bedrock, DeepSeek",
+        "too much output asked: OpenAI, Anthropic, Bedrock, DeepSeek, Snowflake",
     ),
     rule(
         "body-too-large",
@@ -61,8 +62,9 @@ pub(super) static WORDS: &[Rule] = &[
             r"body size (?:limit )?exceed",
             r"request exceeds the maximum size",
             r"exceeds? the maximum (?:request|payload|body) size",
+            r"exceeds? [0-9.]+ ?[kmg]i?b maximum",
         ]),
-        "HTTP 413 pages and texts",
+        "HTTP 413 pages and texts; Anthropic 400 on one image of too many bytes",
     ),
     rule(
         "content-filtered",
@@ -91,14 +93,18 @@ pub(super) static WORDS: &[Rule] = &[
             r"(?:reached|exceeded|hit) (?:your|the|its) (?:monthly |organization |project |configured )*(?:spend(?:ing)?|billing|budget) (?:limit|cap)",
             r"(?:purchase|buy|add) (?:more |additional )?credits to continue",
             r"please (?:recharge|top[- ]?up)",
+            r"balance is (?:insufficient|not enough|\$0(?:\.0+)?\b)",
+            r"\bquota is not enough",
             r"payment (?:required|method is required|is overdue|failed)",
             r"(?:free )?trial (?:period )?(?:has )?(?:ended|expired)",
             r"(?:overdue|in arrears|in good standing|unpaid invoice)",
             r"failure to pay",
             r"free tier of the model has been exhausted",
             r"monthly (?:included )?(?:credit|quota|allowance)s? .{0,30}(?:exhausted|used up|exceeded|reached)",
-        ]),
-        "billing texts of many vendors",
+        ])
+        // DeepSeek grants more concurrency for money; waiting helps all the same.
+        .unless(&[r"exceeds your concurrency limit"]),
+        "billing texts of many vendors; SiliconFlow 30001, Chutes, one-api and new-api 403",
     ),
     rule(
         "key-refused",
@@ -146,7 +152,7 @@ pub(super) static WORDS: &[Rule] = &[
         "overloaded",
         Transient,
         when().says(&[
-            r"\boverloaded\b|over capacity|capacity (?:temporarily )?exceeded|at capacity",
+            r"\boverloaded\b|over capacity|capacity (?:temporarily )?exceeded|at (?:maximum |max |full )?capacity",
             r"high (?:traffic|demand|load)|heavy load",
             r"(?:server|service|system|model|engine|api|backend|provider) (?:is )?(?:currently |temporarily )?(?:busy|unavailable|down)",
             r"upstream_error|upstream (?:connect error|request timeout|error)|stream_read_error",
@@ -204,7 +210,9 @@ pub(super) static WORDS: &[Rule] = &[
             r"you(?:'ve| have) (?:hit|reached|exceeded) (?:your|the) .{0,40}limit",
             r"concurrency limit|concurrent requests",
         ])
-        .unless(&[r"ratelimiterror while"]),
+        .unless(&[r"ratelimiterror while", r"invalid (?:value|type) for '"])
+        // A refused key, a missing page or a refused form is that, whatever its text speaks of.
+        .unless_status(&[401, 404, 405, 407, 410, 415, 422]),
         "429 texts of many vendors",
     ),
     rule(

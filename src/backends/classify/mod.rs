@@ -202,8 +202,9 @@ fn decide(seen: &Evidence, now: Timestamp) -> Option<Classification> {
         |compiled: &'static Compiled| compiled.holds(seen).map(|place| (compiled.rule, place));
     let (rule, place) =
         SIZE_RULES.iter().copied().find_map(holds).or_else(|| RULES.iter().find_map(holds))?;
-    let reset =
-        may_have_reset(rule.outcome).then(|| reset::find(&seen.headers, &seen.text, now)).flatten();
+    let reset = (rule.waits && may_have_reset(rule.outcome))
+        .then(|| reset::find(&seen.headers, &seen.text, now))
+        .flatten();
     // A limit of unknown kind that says when it ends is one that time heals.
     let ends = reset.is_some_and(|reset| reset.seconds > 0.0);
     let (outcome, name) = match rule.outcome {

@@ -159,11 +159,20 @@ fn retry_after(headers: &BTreeMap<String, String>, now: Timestamp) -> Vec<Claim>
         ("x-retry-after", 1.0),
         ("x-ratelimit-retry-after", 1.0),
     ];
-    named.into_iter().filter_map(|(name, unit)| value(headers.get(name)?, unit, now)).collect()
+    let stated = named.into_iter().filter_map(|(name, unit)| Some((headers.get(name)?, unit)));
+    stated
+        .filter_map(|(text, unit)| value(text, unit, now).or_else(|| listed(text, unit)))
+        .collect()
+}
+
+/// A header that was sent twice arrives as a list (RFC 9110 §5.3): `120, 120`; the longest holds.
+fn listed(text: &str, unit: f64) -> Option<Claim> {
+    let numbers: Option<Vec<f64>> = text.split(',').map(|one| one.trim().parse().ok()).collect();
+    numbers?.into_iter().max_by(f64::total_cmp).and_then(|longest| number_claim(longest, unit))
 }
 
 /// The window that the service itself calls exhausted: Anthropic's unified limit when rejected,
-/// the Codex backend's windows at 100 percent.
+/// else each of its windows by its own status, and the Codex backend's windows at 100 percent.
 fn rejected_window(headers: &BTreeMap<String, String>, now: Timestamp) -> Vec<Claim> {
     let mut found = Vec::new();
     if headers.get("anthropic-ratelimit-unified-status").is_some_and(|status| status == "rejected")
@@ -172,6 +181,19 @@ fn rejected_window(headers: &BTreeMap<String, String>, now: Timestamp) -> Vec<Cl
             headers.get("anthropic-ratelimit-unified-reset").and_then(|text| value(text, 1.0, now)),
         );
     }
+    let mut windows: Vec<Claim> = headers
+        .iter()
+        .filter(|(_, status)| *status == "rejected")
+        .filter_map(|(name, _)| {
+            name.strip_prefix("anthropic-ratelimit-unified-")?.strip_suffix("-status")
+        })
+        // `overage` is the paid use beyond the plan, and mostly rejected because it is switched off.
+        .filter(|window| !window.starts_with("overage"))
+        .filter_map(|window| headers.get(&format!("anthropic-ratelimit-unified-{window}-reset")))
+        .filter_map(|text| value(text, 1.0, now))
+        .collect();
+    windows.sort_by(|a, b| b.seconds(now).total_cmp(&a.seconds(now)));
+    found.extend(windows);
     let mut codex: Vec<Claim> = ["primary", "secondary"]
         .into_iter()
         .filter(|window| {
@@ -203,6 +225,11 @@ fn window_headers(headers: &BTreeMap<String, String>, text: &str, now: Timestamp
         .iter()
         .filter(|(name, _)| {
             (name.contains("ratelimit") || name.contains("rate-limit")) && name.contains("reset")
+        })
+        .filter(|(name, _)| {
+            // Anthropic's unified windows say themselves whether they refuse.
+            let status = headers.get(&name.replace("-reset", "-status"));
+            !status.is_some_and(|status| status.starts_with("allowed"))
         })
         .filter_map(|(name, stated)| {
             let claim = value(stated, 1.0, now)?;
@@ -349,10 +376,11 @@ static BEFORE_TIME: LazyLock<Option<Regex>> = LazyLock::new(|| {
     .ok()
 });
 
-/// `replenished in 06:14:20`: hours, minutes, seconds. Behind other words it is a time of day.
+/// `replenished in 06:14:20`, or with days before a dot, `5.03:23:11` (.NET): days, hours,
+/// minutes, seconds. Behind other words it is a time of day.
 static COUNTDOWN: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
-        r"\b(?:again|available|replenished|resets?|retry) in (\d{1,4}):([0-5]\d):([0-5]\d)\b",
+        r"\b(?:again|available|replenished|resets?|retry) in (?:(\d{1,3})\.)?(\d{1,4}):([0-5]\d):([0-5]\d)\b",
     )
     .ok()
 });
@@ -373,7 +401,7 @@ static COUNTED_WAIT: LazyLock<Option<Regex>> = LazyLock::new(|| {
 /// `3 小时 20 分钟后`, `3時間20分後`: the wait stands before its announcement.
 static CJK_WAIT: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
-        r"(?:(\d{1,4}) ?(?:天|日) ?)?(?:(\d{1,4}) ?个?(?:小时|小時|時間) ?)?(?:(\d{1,4}) ?(?:分钟|分鐘|分) ?)?(?:(\d{1,5}) ?秒钟? ?)?之?[后後]",
+        r"(?:(\d{1,4}) ?(?:天|日) ?)?(?:(\d{1,4}) ?[个個]?(?:小时|小時|時間) ?)?(?:(\d{1,4}) ?(?:分钟|分鐘|分) ?)?(?:(\d{1,5}) ?秒[钟鐘]? ?)?之?[后後]",
     )
     .ok()
 });
@@ -389,6 +417,35 @@ static MINUTE_WINDOW: LazyLock<Option<Regex>> = LazyLock::new(|| {
     )
     .ok()
 });
+
+/// `limit reached for 5 hour`, `5-hour usage quota`: the length of the window that is full.
+static HOUR_WINDOW: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"\b(?:limit|quota) (?:has been |was )?(?:reached|exceeded|exhausted) for (\d{1,2}) hours?\b|\b(\d{1,2})[- ]hours? (?:usage |request )?(?:limit|quota)").ok()
+});
+
+/// A date and time without a zone: `2026-09-09 05:38:28`, and nothing of a zone behind it.
+static ZONELESS: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(
+        r"^\d{4}-\d{2}-\d{2}[ t]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:\.? ?(?:$|[\x22'\])},;])|\. )",
+    )
+    .ok()
+});
+
+/// A window can't end later than its own length from now. A time without a zone that would, read
+/// as UTC, is the server's local time; of the services that print such times, Zhipu's is UTC+8.
+fn by_window(text: &str, stated: &str, at: Timestamp, now: Timestamp) -> Timestamp {
+    let length = || -> Option<f64> {
+        let window = HOUR_WINDOW.as_ref()?.captures(text)?;
+        let hours: f64 = window.get(1).or(window.get(2))?.as_str().parse().ok()?;
+        Some(hours * 3600.0)
+    };
+    if !ZONELESS.as_ref().is_some_and(|form| form.is_match(stated)) {
+        return at;
+    }
+    let local = at.checked_sub(jiff::SignedDuration::from_hours(8)).unwrap_or(at);
+    let beyond = length().is_some_and(|length| at.duration_since(now).as_secs_f64() > length);
+    if beyond && local > now { local } else { at }
+}
 
 /// Codex and Gemini CLI count their own tries between the server's answers.
 static COUNTED_TRIES: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -416,8 +473,10 @@ fn prose(text: &str, now: Timestamp) -> Vec<Claim> {
         found.extend(pattern.captures_iter(text).take(20).filter_map(wait));
     }
     if let Some(left) = COUNTDOWN.as_ref().and_then(|countdown| countdown.captures(text)) {
-        let parts = [&left[1], &left[2], &left[3]].map(|part| part.parse().unwrap_or(0.0));
-        found.push(Claim::In(parts.into_iter().fold(0.0, |sum: f64, part: f64| sum * 60.0 + part)));
+        let part = |index: usize| -> f64 {
+            left.get(index).and_then(|part| part.as_str().parse().ok()).unwrap_or(0.0)
+        };
+        found.push(Claim::In(((part(1) * 24.0 + part(2)) * 60.0 + part(3)) * 60.0 + part(4)));
     }
     if let Some(pattern) = BEFORE_LONG.as_ref() {
         let after = pattern.find_iter(text).take(20).filter_map(|at| text.get(at.end()..));
@@ -431,7 +490,10 @@ fn prose(text: &str, now: Timestamp) -> Vec<Claim> {
     if let Some(pattern) = BEFORE_TIME.as_ref() {
         for anchor in pattern.find_iter(text).take(20) {
             let rest = text.get(anchor.end()..).unwrap_or("");
-            found.extend(clock::read(rest, now).map(Claim::At));
+            found
+                .extend(clock::read(rest, now).map(|at| Claim::At(by_window(text, rest, at, now))));
+            let dated = rest.find(" gmt").and_then(|end| http_date(rest.get(..end + 4)?));
+            found.extend(dated.map(Claim::At));
         }
     }
     let first = |pattern: &'static Option<Regex>| {
@@ -503,6 +565,19 @@ mod tests {
             ("您的限额将在 2026-06-10 12:10:00 重置", 600.0),
             ("reset time: wed, 10 jun 2026 12:10:00 gmt", 600.0),
             ("you can resume using this model at 6/10/2026, 12:10:00 pm.", 600.0),
+            ("quota will be replenished in 5.03:23:11", 444_191.0),
+            ("quota will be replenished in 22.14:18:12.", 1_952_292.0),
+            ("retry after wed, 10 jun 2026 12:20:00 gmt", 1200.0),
+            ("请求过于频繁，请在 35 秒后重试", 35.0),
+            ("リクエストが多すぎます。30秒後にもう一度お試しください。", 30.0),
+            // Read as UTC the five hours would end in eleven.
+            ("limit reached for 5 hour. your limit will reset at 2026-06-10 23:30:00", 12_600.0),
+            ("limit reached for 5 hour. your limit will reset at 2026-06-10 14:30:00", 9000.0),
+            ("5-hour limit reached, resets at 2026-06-10t23:30:00z", 41_400.0),
+            (
+                "exceeded the 5-hour usage quota. it will reset at 2026-06-10 22:54:33 +0800 cst",
+                10_473.0,
+            ),
         ] {
             let found = said(text).unwrap_or(-1.0);
             assert!((found - seconds).abs() < 0.01, "{text}: {found}");
@@ -551,6 +626,25 @@ mod tests {
         assert_eq!(sent(&[("x-rate-limit-reset", "45")]), Some(45.0));
         assert_eq!(sent(&[("retry-after", "1781092830")]), Some(30.0));
         assert_eq!(sent(&[("retry-after", "0")]), Some(0.0));
+        assert_eq!(sent(&[("retry-after", "120, 120")]), Some(120.0));
+        let unified = |window: &'static str, status: &'static str| {
+            sent(&[
+                (
+                    "anthropic-ratelimit-unified-5h-status",
+                    if window == "5h" { status } else { "allowed" },
+                ),
+                ("anthropic-ratelimit-unified-5h-reset", "1781100000"),
+                (
+                    "anthropic-ratelimit-unified-7d-status",
+                    if window == "7d" { status } else { "allowed_warning" },
+                ),
+                ("anthropic-ratelimit-unified-7d-reset", "1781395200"),
+                ("anthropic-ratelimit-unified-overage-status", "rejected"),
+                ("anthropic-ratelimit-unified-overage-reset", "1783036800"),
+            ])
+        };
+        assert_eq!(unified("5h", "rejected"), Some(7200.0));
+        assert_eq!(unified("7d", "rejected"), Some(302_400.0));
         for absurd in ["-5", "NaN", "inf", "9999999999999999999", "soon", "", "1e300", "40000000"] {
             assert_eq!(sent(&[("retry-after", absurd)]), None, "{absurd}");
         }

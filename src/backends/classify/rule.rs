@@ -16,12 +16,23 @@ pub(super) struct Rule {
     pub outcome: Outcome,
     /// Where the wording or code comes from.
     pub source: &'static str,
+    /// Whether a wait that is stated beside it can help.
+    pub waits: bool,
+}
+
+impl Rule {
+    /// A wait that the text states helps only after a person has done something, or never.
+    pub(super) const fn no_wait_helps(mut self) -> Self {
+        self.waits = false;
+        self
+    }
 }
 
 /// Conditions; an empty part asks nothing.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct When {
     status: &'static [u16],
+    unless_status: &'static [u16],
     kind: &'static [&'static str],
     says: &'static [&'static str],
     unless: &'static [&'static str],
@@ -35,6 +46,7 @@ pub(super) struct When {
 pub(super) const fn when() -> When {
     When {
         status: &[],
+        unless_status: &[],
         kind: &[],
         says: &[],
         unless: &[],
@@ -49,6 +61,11 @@ impl When {
     /// The HTTP status, from the wire or stated in an anchored form.
     pub(super) const fn status(mut self, any: &'static [u16]) -> Self {
         self.status = any;
+        self
+    }
+    /// Statuses that say something else, whatever the words.
+    pub(super) const fn unless_status(mut self, any: &'static [u16]) -> Self {
+        self.unless_status = any;
         self
     }
     /// A typed value: the error's type, code, status word, reason, title or name; lower case.
@@ -95,7 +112,7 @@ pub(super) const fn rule(
     when: When,
     source: &'static str,
 ) -> Rule {
-    Rule { name, when, outcome, source }
+    Rule { name, when, outcome, source, waits: true }
 }
 
 /// A rule with its patterns compiled.
@@ -121,6 +138,7 @@ impl Compiled {
         let asked = |empty: bool, holds: bool| empty || holds;
         let typed =
             asked(when.status.is_empty(), seen.status.is_some_and(|s| when.status.contains(&s)))
+                && !seen.status.is_some_and(|s| when.unless_status.contains(&s))
                 && asked(
                     when.kind.is_empty(),
                     when.kind.iter().any(|k| seen.kinds.iter().any(|s| s == k)),

@@ -81,6 +81,21 @@ pub(super) static ROUTERS: &[Rule] = &[
         "litellm proxy 400/429",
     ),
     rule(
+        "litellm-model-gate",
+        ModelUnavailable,
+        when().says(&[
+            r"(?:key|team|user|org)_model_access_denied",
+            r"(?:key|team|user) not allowed to access model",
+        ]),
+        "litellm 401/403: the key is good, but not for this model",
+    ),
+    rule(
+        "edge-challenge",
+        Transient,
+        when().says(&[r"<title>just a moment\.\.\.", r"enable javascript and cookies to continue"]),
+        "Cloudflare 403 before Anthropic, ChatGPT and others: the key was never read",
+    ),
+    rule(
         "litellm-unknown-key",
         Auth,
         when().says(&[r"no_db_connection"]),
@@ -144,6 +159,16 @@ pub(super) static HOSTS: &[Rule] = &[
         "Zhipu 1113, DeepSeek 402, Moonshot, one-api",
     ),
     rule(
+        "plan-without-model",
+        ModelUnavailable,
+        when().says(&[
+            r#""code": ?"?1311\b"#,
+            r"subscription plan does not (?:yet )?include access to",
+            r"this model requires a subscription",
+        ]),
+        "Zhipu 429 with code 1311, Ollama cloud 403: other models of the account go on",
+    ),
+    rule(
         "zhipu-window",
         RateLimited,
         when().says(&[
@@ -167,8 +192,8 @@ pub(super) static HOSTS: &[Rule] = &[
     rule(
         "chinese-content",
         ContentFiltered,
-        when().says(&[r#""code": ?"?1301\b"#, r"敏感内容|不安全或敏感", r"content exists risk", r"inappropriate content", r"new_sensitive|input_sensitive"]),
-        "Zhipu 1301, DeepSeek 400, DashScope, MiniMax",
+        when().says(&[r#""code": ?"?1301\b"#, r"敏感内容|不安全或敏感", r"content exists risk", r"inappropriate content", r"new_sensitive|input_sensitive", r"sensitivecontentdetected"]),
+        "Zhipu 1301, DeepSeek 400, DashScope, MiniMax, Volcengine",
     ),
     rule(
         "chinese-key",
@@ -217,6 +242,20 @@ pub(super) static HOSTS: &[Rule] = &[
         "Moonshot 429 rate_limit_reached_error",
     ),
     rule(
+        "kimi-plan-month",
+        CreditExhausted,
+        when().kind(&["access_terminated_error"]).says(&[r"monthly usage limit"]),
+        "Kimi coding plan 403: the month's fixed allowance",
+    ),
+    rule(
+        "kimi-plan-window",
+        RateLimited,
+        when()
+            .kind(&["access_terminated_error"])
+            .says(&[r"(?:weekly|daily|hourly|[0-9]+-(?:hour|day))\b.{0,24} limit"]),
+        "Kimi coding plan 403 that names its window",
+    ),
+    rule(
         "kimi-plan-ambiguous",
         QuotaUnclassified,
         when().kind(&["access_terminated_error"]),
@@ -230,8 +269,9 @@ pub(super) static HOSTS: &[Rule] = &[
             r"(?:weekly|daily|hourly|session|[0-9]+[- ]?h(?:ou)?rs?) (?:usage |request )?(?:limit|quota) (?:has been |was |is )?(?:reached|exceeded|exhausted)",
             r"freeusagelimiterror|gousagelimiterror|subscriptionusagelimiterror|subscriptionerror",
             r"free usage exceeded",
+            r"usage resets over a rolling|free-usage-exhausted",
         ]),
-        "Ollama cloud, coding plans, opencode zen",
+        "Ollama cloud, coding plans, opencode zen, Grok's free usage",
     ),
     rule(
         "together-rate",
@@ -306,6 +346,22 @@ pub(super) static HOSTS: &[Rule] = &[
         "Cerebras 429",
     ),
     rule(
+        "switched-off",
+        ModelUnavailable,
+        when().says(&[
+            r"disabled due to a rate limit set to 0",
+            r"specified version does not exist",
+            r"endpoint is paused",
+        ]),
+        "Databricks 403, Replicate 422, Hugging Face 400",
+    ),
+    rule(
+        "hugging-face-paused",
+        ModelUnavailable,
+        when().backend(&["hugging", "hf-"]).says(&[r"bad request: invalid state"]),
+        "Hugging Face 400 of a dedicated endpoint that a person must resume",
+    ),
+    rule(
         "tgi-output-cap",
         BadRequest,
         when().says(&[r"`?max_new_tokens`? must be <="]).unless(&[r"`inputs` tokens \+"]),
@@ -332,6 +388,7 @@ pub(super) static LOCAL: &[Rule] = &[
             r"prompt is too (?:long|large).{0,40}n_ctx|n_ctx.{0,40}exceed",
             r"requested tokens \([0-9]+\) exceed context window",
             r"context the overflows|context overflow",
+            r"context shift is disabled",
         ]),
         "llama.cpp, llama-cpp-python, LM Studio",
     ),
@@ -355,6 +412,12 @@ pub(super) static LOCAL: &[Rule] = &[
         "Ollama 404/500, llama.cpp router 400, LM Studio, Hugging Face",
     ),
     rule(
+        "llama-cpp-switch",
+        BadRequest,
+        when().says(&[r"requires --jinja"]),
+        "llama.cpp 500: tools need a switch that this server was started without",
+    ),
+    rule(
         "local-starting",
         Transient,
         when().says(&[
@@ -366,6 +429,7 @@ pub(super) static LOCAL: &[Rule] = &[
             r"server busy, please try again",
             r"maximum pending requests exceeded",
             r"model (?:has )?(?:unloaded or )?crashed",
+            r"model (?:is |was |has been )?unloaded",
         ]),
         "llama.cpp 503, Hugging Face 503, Ollama 500/503, LM Studio 400",
     ),
