@@ -46,7 +46,13 @@ pub fn lower_bound(instance: &Instance, known: f64) -> f64 {
     if pairs > TIMED_MAX || low >= known * 0.999 {
         return low.floor();
     }
-    timed::raise(instance, &ends, low, known).floor()
+    let reach = Reach::new(instance);
+    let tighten = |limit: f64, ends: Ends| {
+        Bounds::new(instance, &reach, limit, Some(limit), ends, 0)
+            .filter(|b| b.makespan <= limit * (1.0 + 1e-9))
+            .map(|b| b.ends)
+    };
+    timed::raise(instance, &ends, &tighten, low, known).floor()
 }
 
 /// The bound without prices that change over time, in a tenth of the time.
@@ -437,13 +443,14 @@ fn thresholds(values: &[f64]) -> Vec<f64> {
 /// Of the `k*m + 1` longest nodes one of `m` slots runs `k + 1`. Of `n` starts with `w` a window,
 /// `n - k*w` come `k` windows after the first, and one of them is at least the `k*w + 1`-th longest.
 fn packed(instance: &Instance, set: &[usize], fastest: &[f64]) -> f64 {
+    let counted = counted(instance, set, fastest);
     let (slots, starts) = instance.room(set);
     if slots.is_none() && starts.is_none() {
-        return 0.0;
+        return counted;
     }
     let mut lengths: Vec<f64> = set.iter().map(|&i| fastest[i]).collect();
     lengths.sort_by(|a, b| b.total_cmp(a));
-    let mut best = lengths.first().copied().unwrap_or(0.0);
+    let mut best = lengths.first().copied().unwrap_or(0.0).max(counted);
     if let Some(m) = slots {
         let mut k = 1;
         while k * m < lengths.len() {
@@ -461,4 +468,77 @@ fn packed(instance: &Instance, set: &[usize], fastest: &[f64]) -> f64 {
         }
     }
     best
+}
+
+/// The shortest time in which whole pools could run as many nodes as there are.
+///
+/// A meter whose shortest node of the set takes `d` ends at most `slots * floor(T / d)` of them by
+/// `T`, and starts at most `requests * (floor((T - d) / 60 s) + 1)`. This is asked for all nodes, and
+/// for the longer half and quarter of them.
+fn counted(instance: &Instance, set: &[usize], fastest: &[f64]) -> f64 {
+    /// Sets that are looked at: this part of the nodes, the longest ones.
+    const PARTS: [usize; 3] = [1, 2, 4];
+    let mut order = set.to_vec();
+    order.sort_by(|a, b| fastest[*b].total_cmp(&fastest[*a]));
+    let mut shortest = vec![f64::INFINITY; instance.meters.len()];
+    let (mut best, mut seen) = (0.0f64, 0);
+    for part in PARTS.into_iter().rev() {
+        let end = order.len() / part;
+        for &i in &order[seen..end] {
+            for choice in &instance.tasks[i].choices {
+                shortest[choice.meter] = shortest[choice.meter].min(choice.ms);
+            }
+        }
+        seen = end;
+        if end > 1 {
+            best = best.max(enough(instance, &shortest, end));
+        }
+    }
+    best
+}
+
+/// The longest time by which the meters cannot have run `count` nodes of at least these lengths.
+fn enough(instance: &Instance, shortest: &[f64], count: usize) -> f64 {
+    /// Bisection steps.
+    const STEPS: usize = 24;
+    let meters: Vec<(f64, Option<u32>, Option<u32>)> = instance
+        .meters
+        .iter()
+        .zip(shortest)
+        .filter(|(_, d)| d.is_finite())
+        .map(|(&(slots, starts), &d)| (d.max(1.0), slots.filter(|n| *n > 0), starts.filter(|n| *n > 0)))
+        .collect();
+    if meters.iter().any(|(_, slots, starts)| slots.is_none() && starts.is_none()) {
+        return 0.0;
+    }
+    #[expect(clippy::cast_precision_loss, reason = "a count of nodes")]
+    let wanted = count as f64;
+    let holds = |t: f64| {
+        let sum: f64 = meters
+            .iter()
+            .filter(|(d, ..)| *d <= t)
+            .map(|&(d, slots, starts)| {
+                let slots = slots.map_or(f64::INFINITY, |n| f64::from(n) * (t / d + 1e-9).floor());
+                let starts = starts.map_or(f64::INFINITY, |n| {
+                    f64::from(n) * (((t - d) / 60_000.0 + 1e-9).floor() + 1.0)
+                });
+                slots.min(starts)
+            })
+            .sum();
+        sum >= wanted
+    };
+    let mut high = meters.iter().map(|(d, ..)| *d).fold(1.0, f64::max);
+    while !holds(high) {
+        high *= 2.0;
+    }
+    let mut low = 0.0;
+    for _ in 0..STEPS {
+        let middle = f64::midpoint(low, high);
+        if holds(middle) {
+            high = middle;
+        } else {
+            low = middle;
+        }
+    }
+    low
 }
