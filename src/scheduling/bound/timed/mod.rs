@@ -27,6 +27,10 @@ const ROUNDS: usize = 2_000;
 const MARGIN: f64 = 0.01;
 /// Even steps move all prices by one part in so many in the first round.
 const EVEN: f64 = 10.0;
+/// A violation whose square lies below this is none.
+const LEAST: f64 = 1e-9;
+/// Prices worth more than this are scaled down.
+const LARGE: f64 = 1e12;
 const MINUTE: f64 = 60_000.0;
 
 /// Prices of one capacity.
@@ -478,7 +482,9 @@ impl<'a> Timed<'a> {
         // What dependencies cost and gain cancels out, but for dust.
         let mass: f64 = self.edges.iter().flat_map(|e| &e.density).sum();
         let dust = 1e-6 * worth.abs() + 1e-9 * mass;
-        (value - worth <= dust).then_some(Looked { taken, value, worth, dust })
+        // Only what is surely above refutes: no comparison with what is not a number does.
+        let refuted = value - worth > dust;
+        (!refuted).then_some(Looked { taken, value, worth, dust })
     }
 
     /// Moves the prices towards what the cheapest choices violate.
@@ -538,7 +544,7 @@ impl<'a> Timed<'a> {
                 }
             }
         }
-        if length <= 0.0 {
+        if length <= LEAST {
             return;
         }
         let step = match how {
@@ -546,6 +552,15 @@ impl<'a> Timed<'a> {
             Step::Part(part) => *part * (worth - value) / length,
             Step::Even(step) => *step.get_or_insert_with(|| self.norm() / length.sqrt() / EVEN),
         };
+        // Only the directions of prices matter: they stay within what a number holds.
+        let scale = if worth > LARGE { 1.0 / worth } else { 1.0 };
+        let step = step * scale;
+        if !step.is_finite() {
+            return;
+        }
+        if scale < 1.0 {
+            self.scale(scale);
+        }
         for (price, over) in self.prices.iter_mut().zip(&over) {
             for (price, over) in price.all().iter_mut().zip(over) {
                 *price = (*price + step * over).max(0.0);
@@ -570,6 +585,11 @@ impl<'a> Timed<'a> {
     fn cost(&self) -> usize {
         let pairs: usize = self.nodes.iter().map(|n| n.choices.len()).sum();
         (pairs + self.edges.len()) * self.grid.cells
+    }
+
+    fn scale(&mut self, by: f64) {
+        self.prices.iter_mut().flat_map(|p| p.all()).for_each(|p| *p *= by);
+        self.edges.iter_mut().flat_map(|e| &mut e.density).for_each(|p| *p *= by);
     }
 
     /// The length of all prices as one vector.

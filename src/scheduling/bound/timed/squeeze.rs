@@ -180,6 +180,9 @@ impl Timed<'_> {
             }
             let Some(looked) = self.look(limit, scratch) else { return true };
             let left = (looked.worth - looked.value) / looked.worth.max(1e-12);
+            if !left.is_finite() {
+                return false;
+            }
             idle += 1;
             if left < least * 0.99 {
                 (least, idle) = (left, 0);
