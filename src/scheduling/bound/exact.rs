@@ -25,9 +25,17 @@ struct State {
     /// Latest end with what must come after it.
     length: f64,
     /// End of each placed node.
-    end: Vec<f64>,
-    /// Per resource: ends of what holds a slot, or starts in a window with the amounts.
-    taken: Vec<Vec<(f64, f64)>>,
+    end: [f64; NODES_MAX],
+    /// What holds capacities.
+    taken: Vec<Taken>,
+}
+
+/// Until when so much of a capacity is taken.
+#[derive(Clone, Copy)]
+struct Taken {
+    capacity: usize,
+    until: f64,
+    amount: f64,
 }
 
 /// One choice, with the resources numbered anew.
@@ -180,8 +188,8 @@ impl Search {
             placed: 0,
             now: 0.0,
             length: 0.0,
-            end: vec![0.0; self.nodes.len()],
-            taken: vec![Vec::new(); self.capacities.len()],
+            end: [0.0; NODES_MAX],
+            taken: Vec::new(),
         };
         self.go(&first)
     }
@@ -231,7 +239,7 @@ impl Search {
     fn ready(&self, state: &State, at: usize) -> f64 {
         let node = &self.nodes[at];
         let mut ready = node.before.max(state.now);
-        for (d, end) in state.end.iter().enumerate() {
+        for (d, end) in state.end.iter().enumerate().take(self.nodes.len()) {
             if node.needs & (1 << d) != 0 {
                 let end =
                     if state.placed & (1 << d) != 0 { *end } else { state.now + self.nodes[d].shortest };
@@ -250,7 +258,7 @@ impl Search {
         loop {
             let mut free = start;
             for &(r, amount) in &option.uses {
-                free = free.max(self.capacities[r].free(&state.taken[r], start, amount)?);
+                free = free.max(self.free(&state.taken, r, start, amount)?);
             }
             if !fits(free) {
                 return None;
@@ -265,13 +273,27 @@ impl Search {
         next.now = start;
         next.end[at] = start + option.ms;
         next.length = next.length.max(start + option.ms + node.after);
-        for &(r, amount) in &option.uses {
-            let capacity = self.capacities[r];
-            let list = &mut next.taken[r];
-            list.retain(|&(t, _)| t + capacity.span > start + DUST);
-            list.push((if capacity.span > 0.0 { start } else { start + option.ms }, amount));
+        next.taken.retain(|t| t.until > start + DUST);
+        for &(capacity, amount) in &option.uses {
+            let span = self.capacities[capacity].span;
+            let until = start + if span > 0.0 { span } else { option.ms };
+            next.taken.push(Taken { capacity, until, amount });
         }
         Some(next)
+    }
+
+    /// The earliest time from `at` on at which `amount` more fits; `None`: never.
+    fn free(&self, taken: &[Taken], capacity: usize, at: f64, amount: f64) -> Option<f64> {
+        let most = self.capacities[capacity].amount * (1.0 + 1e-9) - amount;
+        if most < 0.0 {
+            return None;
+        }
+        if sum(taken, capacity, at) <= most {
+            return Some(at);
+        }
+        let ends = taken.iter().filter(|t| t.capacity == capacity && t.until > at);
+        let fits = ends.map(|t| t.until).filter(|&end| sum(taken, capacity, end) <= most);
+        fits.min_by(f64::total_cmp)
     }
 
     /// Was a state with the same nodes and no more of anything taken seen before?
@@ -289,24 +311,10 @@ impl Search {
     }
 }
 
-impl Capacity {
-    /// The earliest time from `at` on at which `amount` more fits; `None`: never.
-    fn free(self, taken: &[(f64, f64)], at: f64, amount: f64) -> Option<f64> {
-        if amount > self.amount * (1.0 + 1e-9) {
-            return None;
-        }
-        let most = self.amount * (1.0 + 1e-9) - amount;
-        let left = |t: f64| -> f64 {
-            taken.iter().filter(|(s, _)| s + self.span > t + DUST).map(|(_, a)| a).sum()
-        };
-        if left(at) <= most {
-            return Some(at);
-        }
-        let mut ends: Vec<f64> =
-            taken.iter().map(|(s, _)| s + self.span).filter(|end| *end > at).collect();
-        ends.sort_by(f64::total_cmp);
-        ends.into_iter().find(|&end| left(end) <= most)
-    }
+/// What is taken of a capacity just after `at`.
+fn sum(taken: &[Taken], capacity: usize, at: f64) -> f64 {
+    let these = taken.iter().filter(|t| t.capacity == capacity && t.until > at + DUST);
+    these.map(|t| t.amount).sum()
 }
 
 /// With the same nodes placed: does `a` leave at least as much as `b`?
@@ -319,13 +327,9 @@ fn dominates(nodes: &[Node], capacities: &[Capacity], a: &State, b: &State) -> b
     if (0..nodes.len()).any(|at| a.placed & (1 << at) != 0 && open(&nodes[at]) && late(at)) {
         return false;
     }
-    capacities.iter().enumerate().all(|(r, capacity)| {
-        let sum = |list: &[(f64, f64)], t: f64| -> f64 {
-            list.iter().filter(|(s, _)| s + capacity.span > t + DUST).map(|(_, x)| x).sum()
-        };
-        let (mine, other) = (&a.taken[r], &b.taken[r]);
-        let times = std::iter::once(b.now)
-            .chain(other.iter().map(|(s, _)| s + capacity.span).filter(|t| *t > b.now));
-        times.into_iter().all(|t| sum(mine, t) <= sum(other, t) + capacity.amount * 1e-9)
-    })
+    let less = |t: f64, r: usize| {
+        sum(&a.taken, r, t) <= sum(&b.taken, r, t) + capacities[r].amount * 1e-9
+    };
+    (0..capacities.len()).all(|r| less(b.now, r))
+        && b.taken.iter().filter(|t| t.until > b.now).all(|t| less(t.until, t.capacity))
 }

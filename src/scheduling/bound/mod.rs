@@ -39,8 +39,8 @@ const CROWDS: usize = 3;
 
 /// Placements that are tried for a small plan, for all small sets of nodes of a plan, for one set.
 const TRIED: usize = if cfg!(debug_assertions) { 20_000 } else { 600_000 };
-const TRIED_SETS: usize = TRIED / 2;
-const TRIED_SET: usize = TRIED / 50;
+const TRIED_SETS: usize = TRIED;
+const TRIED_SET: usize = TRIED / 40;
 
 /// Beyond this many (node, pool) pairs prices that change over time are not looked for.
 const TIMED_MAX: usize = 5_000;
@@ -66,7 +66,7 @@ pub fn lower_bound(instance: &Instance, known: f64) -> f64 {
 /// The bound without prices that change over time, in a tenth of the time.
 #[must_use]
 pub fn quick_bound(instance: &Instance, known: f64) -> f64 {
-    quick(instance, known, 0).0.floor()
+    quick(instance, known, TRIED / 10).0.floor()
 }
 
 fn quick(instance: &Instance, known: f64, tried: usize) -> (f64, Ends) {
