@@ -4,6 +4,7 @@ use super::budget::{Spent, expected};
 use super::outcome::{Finish, PoolEffect, burn, pool_effect, refused_here};
 use super::scheduler::{Effect, Finished, NodeState, Running, Scheduler};
 use super::{Estimate, Millis};
+use super::pass::ASTRAY;
 use crate::ledger::Burn;
 use crate::model::{NodeId, Outcome};
 
@@ -70,8 +71,11 @@ impl Scheduler {
         if finish.outcome == Outcome::Success {
             if !running.adopted {
                 // The time of another job tells more of its queue than of the pool.
-                let expected = self.declared(at, running.pool);
-                self.pace[running.pool].add(expected, now - running.started_at);
+                let (expected, real) = (self.declared(at, running.pool), now - running.started_at);
+                if real.saturating_mul(ASTRAY) < expected || expected.saturating_mul(ASTRAY) < real {
+                    self.leave_guide();
+                }
+                self.pace[running.pool].add(expected, real);
             }
             self.nodes[at].infra_row = 0;
             self.nodes[at].state = NodeState::Landing;

@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 
 use super::health::Gate;
 use super::meter::Ahead;
-use super::scheduler::{Class, Key, Scheduler, gate_open};
+use super::scheduler::{Class, Key, Running, Scheduler, gate_open};
 use super::select::{self, Candidate, estimate};
 use super::{Estimate, Millis, NodeState};
 
@@ -14,8 +14,16 @@ pub(super) const SCAN: usize = 64;
 /// Nodes that may hold a place on a busy pool in one pass; beyond, the queue is so long that an
 /// idle pool is never the slower choice.
 const HOLDS: usize = 128;
-/// An attempt that is overdue is expected to end this much later, milliseconds.
+/// A guide is left when an attempt takes so many times longer or shorter than it was expected to.
+pub(super) const ASTRAY: Millis = 2;
+/// An attempt that is overdue is expected to end this much later at least, milliseconds.
 const OVERDUE: Millis = 1_000;
+
+/// When an attempt is expected to end that was to end at `end`: after a moment, or once it has been
+/// late for as long again.
+fn still(end: Millis, now: Millis) -> Millis {
+    end.max(now).saturating_add(OVERDUE.max(now - end))
+}
 
 /// Node order across classes: longest remaining path, scarcity, severity, id.
 fn rank(
@@ -69,6 +77,9 @@ impl Scheduler {
     }
 
     fn pick_among(&mut self, now: Millis, open: &[bool]) -> Option<(u32, usize)> {
+        if self.guide.is_some() && self.late(now).is_some_and(|at| at <= now) {
+            self.leave_guide();
+        }
         if self.guide.is_some() {
             return self.pick_guided(now, open);
         }
@@ -116,6 +127,25 @@ impl Scheduler {
             }
         }
         None
+    }
+
+    /// When to look again because an attempt has not ended as expected: a node may hold a place on
+    /// its pool. The guide is then left; without it the place is expected ever later.
+    pub(super) fn late(&self, now: Millis) -> Option<Millis> {
+        if self.options.dial <= 0.5 || self.classes.iter().all(|c| c.ready.is_empty()) {
+            return None;
+        }
+        let first = self.ends.iter().filter_map(|ends| ends.first());
+        let running = first.filter_map(|&(_, ix)| self.nodes[ix as usize].running.as_ref());
+        let late = |running: &Running| {
+            let (from, end) = (running.started_at, running.expected_end);
+            if self.guide.is_some() {
+                from.saturating_add((end - from).saturating_mul(ASTRAY))
+            } else {
+                still(end, now)
+            }
+        };
+        running.filter(|running| !running.adopted).map(late).min()
     }
 
     /// The first node of a line that has not started.
@@ -339,7 +369,7 @@ impl Scheduler {
             Some(_) => self.ends[meter]
                 .iter()
                 .skip(over)
-                .map(|(end, _)| Reverse(if *end > now { *end } else { now + OVERDUE }))
+                .map(|(end, _)| Reverse(if *end > now { *end } else { still(*end, now) }))
                 .collect(),
         };
         Slots { free, ends, ahead: Ahead::default() }

@@ -374,7 +374,7 @@ impl Scheduler {
         {
             return start;
         }
-        let wait = self.earliest_change(now);
+        let wait = self.earliest_change(now).into_iter().chain(self.late(now)).min();
         if self.guide.is_some() && self.running == 0 && wait.is_none() {
             // The guide leads nowhere (a budget, a closed pool): the pass decides.
             self.leave_guide();

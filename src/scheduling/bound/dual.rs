@@ -9,8 +9,9 @@ use super::Instance;
 
 const MINUTE: f64 = 60_000.0;
 const DAY: f64 = 86_400_000.0;
-/// Iterations of the price search.
+/// Iterations of the price search, and of the one for all nodes over the whole time.
 const ROUNDS: usize = 25;
+const MORE_ROUNDS: usize = 120;
 /// Tasks that prices for a schedule are looked for with.
 const SAMPLE: usize = 1_000;
 /// Nodes times capacities beyond which fewer prices are looked for.
@@ -148,18 +149,46 @@ fn let_through(instance: &Instance, horizon: f64, last: f64) -> Vec<f64> {
         .collect()
 }
 
+/// What has a price at all.
+#[derive(Clone, Copy, PartialEq)]
+enum Priced {
+    All,
+    /// The work over the slots.
+    Slots,
+    /// The requests and tokens over the windows.
+    Windows,
+}
+
+impl Priced {
+    fn holds(self, resource: &super::Resource) -> bool {
+        match self {
+            Self::All => true,
+            Self::Slots => resource.burst <= 0.0,
+            Self::Windows => resource.burst > 0.0,
+        }
+    }
+}
+
 /// Multiplicative search for the prices that make the energy of a subset largest.
 fn optimise(
     instance: &Instance,
     allowed: &[Vec<bool>],
     set: &[usize],
     through: &[f64],
+    (priced, rounds): (Priced, usize),
 ) -> Vec<f64> {
+    let count = instance.resources.iter().filter(|r| priced.holds(r)).count();
     #[expect(clippy::cast_precision_loss, reason = "a handful")]
-    let mut y = vec![1.0 / through.len() as f64; through.len()];
+    let first = 1.0 / count.max(1) as f64;
+    let mut y: Vec<f64> =
+        instance.resources.iter().map(|r| if priced.holds(r) { first } else { 0.0 }).collect();
+    if count == 0 {
+        return y;
+    }
     let mut best = (f64::NEG_INFINITY, y.clone());
     let mut eta = 0.7;
-    for _ in 0..ROUNDS {
+    let cool = 0.16f64.powf(1.0 / rounds as f64);
+    for _ in 0..rounds {
         let mut gradient: Vec<f64> = through.iter().map(|t| -t).collect();
         let mut value: f64 = -through.iter().zip(&y).map(|(t, y)| t * y).sum::<f64>();
         for &task in set {
@@ -175,12 +204,12 @@ fn optimise(
             best = (value, y.clone());
         }
         let scale = gradient.iter().fold(1e-9f64, |m, g| m.max(g.abs()));
-        for (y, g) in y.iter_mut().zip(&gradient) {
+        for (y, g) in y.iter_mut().zip(&gradient).filter(|(y, _)| **y > 0.0) {
             *y = (*y * (eta * g / scale).exp()).max(1e-12);
         }
         let sum: f64 = y.iter().sum();
         y.iter_mut().for_each(|y| *y /= sum);
-        eta *= 0.93;
+        eta *= cool;
     }
     best.1
 }
@@ -199,7 +228,7 @@ pub(super) fn surplus(instance: &Instance, horizon: f64) -> Vec<Vec<f64>> {
     let share = sample.len() as f64 / n.max(1) as f64;
     let through: Vec<f64> =
         let_through(instance, horizon, 0.0).into_iter().map(|t| t * share).collect();
-    let y = optimise(instance, &allowed, &sample, &through);
+    let y = optimise(instance, &allowed, &sample, &through, (Priced::All, ROUNDS));
     instance
         .tasks
         .iter()
@@ -271,8 +300,16 @@ pub(super) fn collect(
             if many {
                 through.iter_mut().for_each(|t| *t *= sampled);
             }
-            let y = optimise(instance, allowed, set, &through);
-            duals.push(apply(instance, allowed, &y, last));
+            let kinds = match (at, *share) {
+                // What binds alone is found soonest alone.
+                (0, 1.0) => &[Priced::All, Priced::Slots, Priced::Windows][..],
+                _ => &[Priced::All],
+            };
+            let rounds = if kinds.len() > 1 && !many { MORE_ROUNDS } else { ROUNDS };
+            for &priced in kinds {
+                let y = optimise(instance, allowed, set, &through, (priced, rounds));
+                duals.push(apply(instance, allowed, &y, last));
+            }
         }
     }
     duals

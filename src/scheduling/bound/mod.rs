@@ -8,10 +8,13 @@
 
 mod crowd;
 mod dual;
+mod exact;
 mod instance;
 mod timed;
 
 pub use instance::{Choice, Instance, Resource, Task};
+
+use std::cell::Cell;
 
 use crowd::Item;
 use dual::{Dual, Room};
@@ -34,6 +37,11 @@ const CROWD_MAX: usize = 48;
 /// Sets looked at per node.
 const CROWDS: usize = 3;
 
+/// Placements that are tried for a small plan, for all small sets of nodes of a plan, for one set.
+const TRIED: usize = if cfg!(debug_assertions) { 20_000 } else { 600_000 };
+const TRIED_SETS: usize = TRIED;
+const TRIED_SET: usize = TRIED / 40;
+
 /// Beyond this many (node, pool) pairs prices that change over time are not looked for.
 const TIMED_MAX: usize = 5_000;
 
@@ -41,21 +49,27 @@ const TIMED_MAX: usize = 5_000;
 /// there).
 #[must_use]
 pub fn lower_bound(instance: &Instance, known: f64) -> f64 {
-    let (low, ends) = quick(instance, known);
+    let (low, ends) = quick(instance, known, TRIED);
     let pairs: usize = instance.tasks.iter().map(|t| t.choices.len()).sum();
     if pairs > TIMED_MAX || low >= known * 0.999 {
         return low.floor();
     }
-    timed::raise(instance, &ends, low, known).floor()
+    let reach = Reach::new(instance);
+    let tighten = |limit: f64, ends: Ends| {
+        Bounds::new(instance, &reach, limit, Some(limit), ends, &Close::NOT)
+            .filter(|b| b.makespan <= limit * (1.0 + 1e-9))
+            .map(|b| b.ends)
+    };
+    timed::raise(instance, &ends, &tighten, low, known).floor()
 }
 
 /// The bound without prices that change over time, in a tenth of the time.
 #[must_use]
 pub fn quick_bound(instance: &Instance, known: f64) -> f64 {
-    quick(instance, known).0.floor()
+    quick(instance, known, TRIED / 10).0.floor()
 }
 
-fn quick(instance: &Instance, known: f64) -> (f64, Ends) {
+fn quick(instance: &Instance, known: f64, tried: usize) -> (f64, Ends) {
     let n = instance.tasks.len();
     let start = Ends { head: vec![0.0; n], tail: vec![0.0; n] };
     if n == 0 {
@@ -65,11 +79,13 @@ fn quick(instance: &Instance, known: f64) -> (f64, Ends) {
     let reach = Reach::new(instance);
     let crowds = if n <= ANCESTORS_MAX && pairs <= PAIRS_MAX { CROWDS } else { 0 };
     // Prices are best for the interval that is tried; the truth lies near what was reached.
-    let Some(base) = Bounds::new(instance, &reach, known, None, start.clone(), crowds) else {
+    let close = Close { crowds, budget: Cell::new(tried.min(TRIED_SETS)) };
+    let Some(base) = Bounds::new(instance, &reach, known, None, start.clone(), &close) else {
         return (0.0, start);
     };
     // Float dust must not lift the bound over a makespan that was reached.
     let mut low = base.makespan.min(known);
+    low = low.max(whole(instance, &base.ends, (low, known), tried).min(known));
     if n > 4 * ANCESTORS_MAX || pairs > PAIRS_MAX {
         return (low, base.ends);
     }
@@ -80,7 +96,7 @@ fn quick(instance: &Instance, known: f64) -> (f64, Ends) {
         }
         // The first guess is high: good schedules are close to their bound.
         let guess = if step == 0 { low + (high - low) * 0.9 } else { f64::midpoint(low, high) };
-        let feasible = Bounds::new(instance, &reach, guess, Some(guess), base.ends.clone(), 0)
+        let feasible = Bounds::new(instance, &reach, guess, Some(guess), base.ends.clone(), &Close::NOT)
             .is_some_and(|b| b.makespan <= guess * (1.0 + 1e-9));
         if feasible {
             high = guess;
@@ -168,6 +184,52 @@ struct Ends {
     tail: Vec<f64>,
 }
 
+/// How the last few nodes before (or after) another are looked at on their own.
+struct Close {
+    /// Sets per node.
+    crowds: usize,
+    /// Placements that may still be tried in all of them together.
+    budget: Cell<usize>,
+}
+
+impl Close {
+    const NOT: Self = Self { crowds: 0, budget: Cell::new(0) };
+
+    /// The shortest interval by trying all schedules, where that is quick.
+    fn exact(&self, instance: &Instance, ids: &[usize], items: &[Item<'_>], low: f64) -> f64 {
+        let mut share = self.budget.get().min(TRIED_SET);
+        let before = share;
+        let length = exact::shortest(instance, ids, items, (low, f64::INFINITY), &mut share);
+        self.budget.set(self.budget.get() - (before - share));
+        length
+    }
+}
+
+/// All nodes of a small plan, by trying all schedules.
+fn whole(
+    instance: &Instance,
+    ends: &Ends,
+    (low, known): (f64, f64),
+    mut tried: usize,
+) -> f64 {
+    let ids: Vec<usize> = (0..instance.tasks.len()).collect();
+    if ids.len() > exact::NODES_MAX {
+        return low;
+    }
+    let allowed: Vec<Vec<bool>> =
+        instance.tasks.iter().map(|t| vec![true; t.choices.len()]).collect();
+    let items: Vec<Item<'_>> = ids
+        .iter()
+        .map(|&i| Item {
+            task: &instance.tasks[i],
+            allowed: &allowed[i],
+            before: ends.head[i],
+            after: ends.tail[i],
+        })
+        .collect();
+    exact::shortest(instance, &ids, &items, (low, known), &mut tried)
+}
+
 /// Everything derived for one limit of the makespan.
 struct Bounds {
     makespan: f64,
@@ -182,14 +244,14 @@ impl Bounds {
         horizon: f64,
         limit: Option<f64>,
         mut ends: Ends,
-        crowds: usize,
+        close: &Close,
     ) -> Option<Self> {
         let mut allowed: Vec<Vec<bool>> =
             instance.tasks.iter().map(|t| vec![true; t.choices.len()]).collect();
         let mut fastest = fastest(instance, &allowed)?;
         let mut duals = dual::collect(instance, &allowed, &fastest, horizon);
         for round in 0..4 {
-            strengthen(instance, reach, &duals, &fastest, &mut ends, (&allowed, crowds));
+            strengthen(instance, reach, &duals, &fastest, &mut ends, (&allowed, close));
             let Ends { head, tail } = &ends;
             let Some(limit) = limit else {
                 let makespan = between(instance, &duals, head, tail, &fastest);
@@ -235,7 +297,7 @@ fn strengthen(
     duals: &[Dual],
     fastest: &[f64],
     ends: &mut Ends,
-    (allowed, crowds): (&[Vec<bool>], usize),
+    (allowed, sets): (&[Vec<bool>], &Close),
 ) {
     let n = instance.tasks.len();
     let Ends { head, tail } = ends;
@@ -244,14 +306,14 @@ fn strengthen(
         let path = direct.fold(head[at], f64::max);
         let set = &reach.ancestors[at];
         head[at] = path.max(gathered(instance, set, duals, fastest, head));
-        head[at] = close(instance, set, head, head[at], allowed, crowds);
+        head[at] = close(instance, set, head, head[at], allowed, (sets, true));
     }
     for at in (0..n).rev() {
         let direct = reach.dependents[at].iter().map(|&d| tail[d] + fastest[d]);
         let path = direct.fold(tail[at], f64::max);
         let set = &reach.descendants[at];
         tail[at] = path.max(gathered(instance, set, duals, fastest, tail));
-        tail[at] = close(instance, set, tail, tail[at], allowed, crowds);
+        tail[at] = close(instance, set, tail, tail[at], allowed, (sets, false));
     }
 }
 
@@ -263,9 +325,9 @@ fn close(
     offset: &[f64],
     mut best: f64,
     allowed: &[Vec<bool>],
-    crowds: usize,
+    (sets, forward): (&Close, bool),
 ) -> f64 {
-    if set.len() < 2 || crowds == 0 {
+    if set.len() < 2 || sets.crowds == 0 {
         return best;
     }
     let mut order: Vec<usize> = set.iter().map(|&i| i as usize).collect();
@@ -281,13 +343,14 @@ fn close(
             .map(|&i| Item {
                 task: &instance.tasks[i],
                 allowed: &allowed[i],
-                before: offset[i] - from,
-                after: 0.0,
+                before: if forward { offset[i] - from } else { 0.0 },
+                after: if forward { 0.0 } else { offset[i] - from },
             })
             .collect();
         best = best.max(from + crowd::shortest(instance, &items, best - from));
+        best = best.max(from + sets.exact(instance, &order[..end], &items, best - from));
         tried += 1;
-        if tried == crowds {
+        if tried == sets.crowds {
             break;
         }
     }
@@ -437,13 +500,14 @@ fn thresholds(values: &[f64]) -> Vec<f64> {
 /// Of the `k*m + 1` longest nodes one of `m` slots runs `k + 1`. Of `n` starts with `w` a window,
 /// `n - k*w` come `k` windows after the first, and one of them is at least the `k*w + 1`-th longest.
 fn packed(instance: &Instance, set: &[usize], fastest: &[f64]) -> f64 {
+    let counted = counted(instance, set, fastest);
     let (slots, starts) = instance.room(set);
     if slots.is_none() && starts.is_none() {
-        return 0.0;
+        return counted;
     }
     let mut lengths: Vec<f64> = set.iter().map(|&i| fastest[i]).collect();
     lengths.sort_by(|a, b| b.total_cmp(a));
-    let mut best = lengths.first().copied().unwrap_or(0.0);
+    let mut best = lengths.first().copied().unwrap_or(0.0).max(counted);
     if let Some(m) = slots {
         let mut k = 1;
         while k * m < lengths.len() {
@@ -461,4 +525,77 @@ fn packed(instance: &Instance, set: &[usize], fastest: &[f64]) -> f64 {
         }
     }
     best
+}
+
+/// The shortest time in which whole pools could run as many nodes as there are.
+///
+/// A meter whose shortest node of the set takes `d` ends at most `slots * floor(T / d)` of them by
+/// `T`, and starts at most `requests * (floor((T - d) / 60 s) + 1)`. This is asked for all nodes, and
+/// for the longer half and quarter of them.
+fn counted(instance: &Instance, set: &[usize], fastest: &[f64]) -> f64 {
+    /// Sets that are looked at: this part of the nodes, the longest ones.
+    const PARTS: [usize; 3] = [1, 2, 4];
+    let mut order = set.to_vec();
+    order.sort_by(|a, b| fastest[*b].total_cmp(&fastest[*a]));
+    let mut shortest = vec![f64::INFINITY; instance.meters.len()];
+    let (mut best, mut seen) = (0.0f64, 0);
+    for part in PARTS.into_iter().rev() {
+        let end = order.len() / part;
+        for &i in &order[seen..end] {
+            for choice in &instance.tasks[i].choices {
+                shortest[choice.meter] = shortest[choice.meter].min(choice.ms);
+            }
+        }
+        seen = end;
+        if end > 1 {
+            best = best.max(enough(instance, &shortest, end));
+        }
+    }
+    best
+}
+
+/// The longest time by which the meters cannot have run `count` nodes of at least these lengths.
+fn enough(instance: &Instance, shortest: &[f64], count: usize) -> f64 {
+    /// Bisection steps.
+    const STEPS: usize = 24;
+    let meters: Vec<(f64, Option<u32>, Option<u32>)> = instance
+        .meters
+        .iter()
+        .zip(shortest)
+        .filter(|(_, d)| d.is_finite())
+        .map(|(&(slots, starts), &d)| (d.max(1.0), slots.filter(|n| *n > 0), starts.filter(|n| *n > 0)))
+        .collect();
+    if meters.iter().any(|(_, slots, starts)| slots.is_none() && starts.is_none()) {
+        return 0.0;
+    }
+    #[expect(clippy::cast_precision_loss, reason = "a count of nodes")]
+    let wanted = count as f64;
+    let holds = |t: f64| {
+        let sum: f64 = meters
+            .iter()
+            .filter(|(d, ..)| *d <= t)
+            .map(|&(d, slots, starts)| {
+                let slots = slots.map_or(f64::INFINITY, |n| f64::from(n) * (t / d + 1e-9).floor());
+                let starts = starts.map_or(f64::INFINITY, |n| {
+                    f64::from(n) * (((t - d) / 60_000.0 + 1e-9).floor() + 1.0)
+                });
+                slots.min(starts)
+            })
+            .sum();
+        sum >= wanted
+    };
+    let mut high = meters.iter().map(|(d, ..)| *d).fold(1.0, f64::max);
+    while !holds(high) {
+        high *= 2.0;
+    }
+    let mut low = 0.0;
+    for _ in 0..STEPS {
+        let middle = f64::midpoint(low, high);
+        if holds(middle) {
+            high = middle;
+        } else {
+            low = middle;
+        }
+    }
+    low
 }

@@ -31,6 +31,13 @@ const TRIES: [(f64, f64); 7] =
 /// Seed of the search: the same plan gives the same guide.
 const SEED: u64 = 0x006f_7665_7268_6175;
 
+/// Searches one after the other at most.
+const ROUNDS: u64 = if cfg!(debug_assertions) { 1 } else { 3 };
+/// Up to so many nodes one search finds the best schedule, as far as an exact solver can tell.
+const SMALL: usize = 30;
+/// A schedule within this part of the bound is not searched for again.
+const ROOM: Millis = 25;
+
 /// A pool and a place in the order for every node, by index.
 #[derive(Debug, Clone)]
 pub(super) struct Guide {
@@ -110,7 +117,7 @@ pub(super) fn tune(scheduler: &mut Scheduler) {
     };
     let cost = |node: usize, at: usize| surplus[node].get(at).copied().unwrap_or(0.0);
     let model = model::Model::new(scheduler, &first.done, cost);
-    let Some(found) = search::improve(&model, &first, floor, budget, SEED) else { return };
+    let Some(found) = searched(&model, first, floor, budget) else { return };
     let mut line = vec![Vec::new(); scheduler.meters.len()];
     for &node in &found.order {
         if let (Some(meter), Ok(ix)) =
@@ -121,6 +128,26 @@ pub(super) fn tune(scheduler: &mut Scheduler) {
     }
     let guide = Guide { pool: found.pool, start: found.start, line, ranks };
     scheduler.follow(Arc::new(guide), &found.order);
+}
+
+/// The best of a search, and of a few more from where it ended while the bound leaves much room.
+fn searched(
+    model: &model::Model,
+    mut from: search::Plan,
+    floor: Millis,
+    budget: usize,
+) -> Option<search::Found> {
+    let mut best = None;
+    for round in 0..ROUNDS {
+        if let Some(found) = search::improve(model, &from, floor, budget, SEED + round) {
+            from = found.plan(from.done);
+            best = Some(found);
+        }
+        if from.makespan <= floor + floor / ROOM || from.done.len() <= SMALL {
+            break;
+        }
+    }
+    best
 }
 
 /// The first nodes of a plan, dependencies first, with nothing after them.

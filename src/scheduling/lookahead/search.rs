@@ -37,6 +37,15 @@ pub(super) struct Found {
     pub(super) pool: Vec<usize>,
     pub(super) start: Vec<Millis>,
     pub(super) order: Vec<usize>,
+    makespan: Millis,
+}
+
+impl Found {
+    /// The same as a schedule to begin with.
+    pub(super) fn plan(&self, done: Vec<bool>) -> Plan {
+        let (pool, start) = (self.pool.clone(), self.start.clone());
+        Plan { makespan: self.makespan, done, pool, start }
+    }
 }
 
 /// xorshift64* (Vigna 2016): small, seeded, good enough for a search.
@@ -306,13 +315,13 @@ pub(super) fn improve(
     if best.0 >= first.makespan {
         return None;
     }
-    let (_, choice, start) = best;
+    let (makespan, choice, start) = best;
     let mut order: Vec<usize> = order.nodes.iter().map(|&i| i as usize).collect();
     order.sort_by_key(|&i| (start[i], i));
     let pool = (0..n)
         .map(|i| model.options[i].get(choice[i] as usize).map_or(usize::MAX, |o| o.pool))
         .collect();
-    Some(Found { pool, start, order })
+    Some(Found { pool, start, order, makespan })
 }
 
 /// Puts the nodes in the order of their starts again; the first place that changed.

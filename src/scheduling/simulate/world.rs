@@ -26,8 +26,8 @@ pub struct Outage {
 /// One pool's behaviour beside its expected speed.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ServiceModel {
-    /// Durations lie within this fraction around the expected one, the same on every attempt of a
-    /// node on this pool.
+    /// Durations lie within this fraction around the expected one. How hard a node is shows on every
+    /// pool and attempt alike: the place within the fraction is drawn once for each node.
     pub jitter: f64,
     /// Probability of each outcome; the rest is success.
     pub outcomes: BTreeMap<Outcome, f64>,
@@ -67,7 +67,7 @@ impl Model {
         if jitter <= 0.0 {
             return expected;
         }
-        let u = unit(self.seed, &[1, node as u64, pool as u64]);
+        let u = unit(self.seed, &[1, node as u64]);
         #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "bounded")]
         let ms = (expected as f64 * (1.0 + jitter * (2.0 * u - 1.0))).round() as Millis;
         ms.max(1)

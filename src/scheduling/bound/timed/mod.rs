@@ -11,7 +11,10 @@
 //! Against the sums over whole intervals this sees that nodes of several chains cannot all use the
 //! fast pool at the time at which each of them would need it.
 
+mod squeeze;
+
 use super::{Ends, Instance};
+pub(super) use squeeze::Tighten;
 
 /// Cells of the grid at most, and their share of the work in per cent: prices that hold all the time
 /// are soon found, and are where those of finer grids begin.
@@ -24,6 +27,10 @@ const ROUNDS: usize = 2_000;
 const MARGIN: f64 = 0.01;
 /// Even steps move all prices by one part in so many in the first round.
 const EVEN: f64 = 10.0;
+/// A violation whose square lies below this is none.
+const LEAST: f64 = 1e-9;
+/// Prices worth more than this are scaled down.
+const LARGE: f64 = 1e12;
 const MINUTE: f64 = 60_000.0;
 
 /// Prices of one capacity.
@@ -79,11 +86,25 @@ enum Step {
     Reach,
     /// Always as far, found in the first round: steady where many do.
     Even(Option<f64>),
+    /// This part of what would refute the limit.
+    Part(f64),
+}
+
+/// The cheapest choice of every node, their sum, and what the prices are worth.
+struct Looked {
+    taken: Vec<Cheapest>,
+    value: f64,
+    worth: f64,
+    /// What rounding may come to in these sums.
+    dust: f64,
 }
 
 /// One node on one pool, in cells.
 struct Choice {
     ms: f64,
+    /// Starts that are possible: from, to; none when `to` lies before `from`.
+    from: f64,
+    to: f64,
     slots: Option<usize>,
     /// Windows, with the share of each that it takes.
     windows: Vec<(usize, f64)>,
@@ -119,6 +140,32 @@ pub(super) struct Timed<'a> {
     gets: Vec<Vec<f64>>,
     /// The last start on each resource.
     last: Vec<f64>,
+}
+
+/// The dependencies that do not follow from others.
+fn needed(instance: &Instance) -> Vec<(usize, usize)> {
+    let n = instance.tasks.len();
+    let mut above: Vec<Vec<u64>> = Vec::with_capacity(n);
+    let mut out = Vec::new();
+    for (to, task) in instance.tasks.iter().enumerate() {
+        let mut set = vec![0u64; n.div_ceil(64)];
+        for &d in &task.after {
+            for (word, other) in set.iter_mut().zip(&above[d]) {
+                *word |= other;
+            }
+        }
+        let holds = |set: &[u64], d: usize| set[d / 64] & (1 << (d % 64)) != 0;
+        let mut direct: Vec<usize> =
+            task.after.iter().copied().filter(|&d| !holds(&set, d)).collect();
+        direct.sort_unstable();
+        direct.dedup();
+        for &d in &direct {
+            set[d / 64] |= 1 << (d % 64);
+            out.push((d, to));
+        }
+        above.push(set);
+    }
+    out
 }
 
 fn at(sums: &[f64], t: f64) -> f64 {
@@ -172,7 +219,7 @@ impl<'a> Timed<'a> {
                     .iter()
                     .map(|c| {
                         let mut choice =
-                            Choice { ms: c.ms / cell, slots: None, windows: Vec::new() };
+                            Choice { ms: c.ms / cell, from: 0.0, to: 0.0, slots: None, windows: Vec::new() };
                         for &(r, amount) in &c.uses {
                             let resource = instance.resources[r];
                             if resource.burst <= 0.0 {
@@ -186,10 +233,10 @@ impl<'a> Timed<'a> {
                     .collect(),
             })
             .collect::<Vec<Node>>();
-        let edges = instance.tasks.iter().enumerate().flat_map(|(to, task)| {
-            task.after.iter().map(move |&from| Edge { from, to, density: vec![0.0; cells] })
-        });
-        let edges = edges.collect();
+        let edges = needed(instance)
+            .into_iter()
+            .map(|(from, to)| Edge { from, to, density: vec![0.0; cells] })
+            .collect();
         let n = nodes.len();
         let grid = Grid { cell, cells };
         let (pays, gets) = (vec![vec![0.0; cells + 2]; n], vec![vec![0.0; cells + 2]; n]);
@@ -257,13 +304,26 @@ impl<'a> Timed<'a> {
         (((end - from as f64) / minute + 1e-9).floor() + 1.0).max(0.0)
     }
 
-    /// The last start on each window when everything is to end at `limit` (in cells).
-    fn set_last(&mut self, limit: f64) {
+    /// Every start between head and tail is possible when everything is to end at `limit` (in cells).
+    fn open(&mut self, limit: f64) {
+        for node in &mut self.nodes {
+            for choice in &mut node.choices {
+                choice.from = node.head;
+                choice.to = limit - node.tail - choice.ms;
+                if choice.to >= choice.from * (1.0 - 1e-9) {
+                    choice.to = choice.to.max(choice.from);
+                }
+            }
+        }
+    }
+
+    /// The last start on each window.
+    fn set_last(&mut self) {
         self.last.fill(-1.0);
         for node in &self.nodes {
             for choice in &node.choices {
                 for &(r, _) in &choice.windows {
-                    self.last[r] = self.last[r].max(limit - node.tail - choice.ms);
+                    self.last[r] = self.last[r].max(choice.to);
                 }
             }
         }
@@ -324,48 +384,57 @@ impl<'a> Timed<'a> {
             .sum()
     }
 
-    fn cheapest(&self, node: usize, limit: f64, scratch: &mut [Vec<f64>; 3]) -> Option<Cheapest> {
+    /// Fills the tables of one choice: what its begin, its end and the windows cost, by cell; the
+    /// first and the last cell of its start.
+    fn fill(&self, node: usize, choice: &Choice, scratch: &mut [Vec<f64>; 3]) -> (usize, usize) {
         let (pays, gets) = (&self.pays[node], &self.gets[node]);
+        let cells = self.grid.cells;
+        let [begin, end, window] = scratch;
+        match choice.slots.map(|r| &self.prices[r]) {
+            Some(Price::Slots { sums, .. }) => {
+                for b in 0..cells + 2 {
+                    begin[b] = pays[b] - sums[b];
+                    end[b] = sums[b] - gets[b];
+                }
+            }
+            _ => {
+                for b in 0..cells + 2 {
+                    begin[b] = pays[b];
+                    end[b] = -gets[b];
+                }
+            }
+        }
+        let low = (choice.from as usize).min(cells - 1);
+        let high = (choice.to as usize).min(cells - 1);
+        window[low..=high].fill(0.0);
+        for &(r, share) in &choice.windows {
+            if let Price::Window { start, .. } = &self.prices[r] {
+                for (w, s) in window[low..=high].iter_mut().zip(&start[low..=high]) {
+                    *w += share * s;
+                }
+            }
+        }
+        (low, high)
+    }
+
+    fn cheapest(&self, node: usize, scratch: &mut [Vec<f64>; 3]) -> Option<Cheapest> {
         let this = &self.nodes[node];
         let cells = self.grid.cells;
         let mut best: Option<Cheapest> = None;
-        let [begin, end, window] = scratch;
         for (ix, choice) in this.choices.iter().enumerate() {
-            let latest = limit - this.tail - choice.ms;
-            if latest < this.head * (1.0 - 1e-9) {
+            if choice.to < choice.from {
                 continue;
             }
-            let latest = latest.max(this.head);
-            match choice.slots.map(|r| &self.prices[r]) {
-                Some(Price::Slots { sums, .. }) => {
-                    for b in 0..cells + 2 {
-                        begin[b] = pays[b] - sums[b];
-                        end[b] = sums[b] - gets[b];
-                    }
-                }
-                _ => {
-                    for b in 0..cells + 2 {
-                        begin[b] = pays[b];
-                        end[b] = -gets[b];
-                    }
-                }
-            }
-            let (low, high) = (this.head as usize, (latest as usize).min(cells - 1));
-            window[low..=high].fill(0.0);
-            for &(r, share) in &choice.windows {
-                if let Price::Window { start, .. } = &self.prices[r] {
-                    for (w, s) in window[low..=high].iter_mut().zip(&start[low..=high]) {
-                        *w += share * s;
-                    }
-                }
-            }
+            let (low, high) = self.fill(node, choice, scratch);
+            let (head, latest) = (choice.from, choice.to);
+            let [begin, end, window] = &*scratch;
             let mut offer = |cost: f64, start: f64| {
                 if best.is_none_or(|b| cost < b.cost) {
                     best = Some(Cheapest { cost, choice: ix, start });
                 }
             };
             let edge = |t: f64| at(begin, t) + at(end, t + choice.ms);
-            offer(edge(this.head) + window[low], this.head);
+            offer(edge(head) + window[low], head);
             offer(edge(latest) + window[high], latest);
             let whole = choice.ms as usize;
             let part = choice.ms - whole as f64;
@@ -380,7 +449,7 @@ impl<'a> Timed<'a> {
                     offer(cost, start);
                 }
                 let inner = start + 1.0 - part;
-                if inner > this.head && inner < latest {
+                if inner > head && inner < latest {
                     let cost =
                         begin[b] * part + begin[b + 1] * (1.0 - part) + end[last] + window[b];
                     offer(cost, inner);
@@ -390,26 +459,43 @@ impl<'a> Timed<'a> {
         best
     }
 
-    /// One round at `limit`: `true` when it is refuted.
+    /// One round at `limit`, any start between head and tail: `true` when it is refuted.
     fn round(&mut self, limit: f64, how: &mut Step, scratch: &mut [Vec<f64>; 3]) -> bool {
+        self.open(limit / self.grid.cell);
+        let Some(state) = self.look(limit, scratch) else { return true };
+        self.step(limit, how, &state);
+        false
+    }
+
+    /// The cheapest choices and what they leave of the worth; `None`: the limit is refuted.
+    fn look(&mut self, limit: f64, scratch: &mut [Vec<f64>; 3]) -> Option<Looked> {
         self.tables();
-        let limit = limit / self.grid.cell;
-        self.set_last(limit);
-        let cells = self.grid.cells;
+        self.set_last();
         let mut taken = Vec::with_capacity(self.nodes.len());
         let mut value = 0.0;
         for node in 0..self.nodes.len() {
-            let Some(cheapest) = self.cheapest(node, limit, scratch) else { return true };
+            let cheapest = self.cheapest(node, scratch)?;
             value += cheapest.cost;
             taken.push(cheapest);
         }
-        let worth = self.worth(limit);
-        if value - worth > 1e-6 * worth.abs() {
-            return true;
-        }
+        let worth = self.worth(limit / self.grid.cell);
+        // What dependencies cost and gain cancels out, but for dust.
+        let mass: f64 = self.edges.iter().flat_map(|e| &e.density).sum();
+        let dust = 1e-6 * worth.abs() + 1e-9 * mass;
+        // Only what is surely above refutes: no comparison with what is not a number does.
+        let refuted = value - worth > dust;
+        (!refuted).then_some(Looked { taken, value, worth, dust })
+    }
+
+    /// Moves the prices towards what the cheapest choices violate.
+    fn step(&mut self, limit: f64, how: &mut Step, looked: &Looked) {
+        let Looked { taken, value, worth, .. } = looked;
+        let (value, worth) = (*value, *worth);
+        let limit = limit / self.grid.cell;
+        let cells = self.grid.cells;
         // What is violated, and by how much.
         let mut load: Vec<Vec<f64>> = vec![vec![0.0; cells]; self.prices.len()];
-        for (node, taken) in self.nodes.iter().zip(&taken) {
+        for (node, taken) in self.nodes.iter().zip(taken) {
             let choice = &node.choices[taken.choice];
             if let Some(r) = choice.slots {
                 let run = Gap { from: taken.start, to: taken.start + choice.ms, sign: 1.0 };
@@ -449,7 +535,7 @@ impl<'a> Timed<'a> {
                 }
             }
         }
-        let gaps: Vec<Gap> = self.edges.iter().map(|edge| self.gap(edge, &taken)).collect();
+        let gaps: Vec<Gap> = self.edges.iter().map(|edge| self.gap(edge, taken)).collect();
         let mut length: f64 = over.iter().flatten().map(|v| v * v).sum();
         for (edge, gap) in self.edges.iter().zip(&gaps) {
             for (b, part) in gap.cells(cells) {
@@ -458,13 +544,23 @@ impl<'a> Timed<'a> {
                 }
             }
         }
-        if length <= 0.0 {
-            return false;
+        if length <= LEAST {
+            return;
         }
         let step = match how {
             Step::Reach => (worth - value + MARGIN * worth.max(1.0)) / length,
+            Step::Part(part) => *part * (worth - value) / length,
             Step::Even(step) => *step.get_or_insert_with(|| self.norm() / length.sqrt() / EVEN),
         };
+        // Only the directions of prices matter: they stay within what a number holds.
+        let scale = if worth > LARGE { 1.0 / worth } else { 1.0 };
+        let step = step * scale;
+        if !step.is_finite() {
+            return;
+        }
+        if scale < 1.0 {
+            self.scale(scale);
+        }
         for (price, over) in self.prices.iter_mut().zip(&over) {
             for (price, over) in price.all().iter_mut().zip(over) {
                 *price = (*price + step * over).max(0.0);
@@ -475,7 +571,6 @@ impl<'a> Timed<'a> {
                 edge.density[b] = (edge.density[b] + step * part).max(0.0);
             }
         }
-        false
     }
 
     /// From the start of the later node to the end of the earlier one, or what lies between them.
@@ -484,6 +579,17 @@ impl<'a> Timed<'a> {
         let end = before.start + self.nodes[edge.from].choices[before.choice].ms;
         let start = taken[edge.to].start;
         Gap { from: start.min(end), to: start.max(end), sign: if end > start { 1.0 } else { -1.0 } }
+    }
+
+    /// Cells looked at in a round.
+    fn cost(&self) -> usize {
+        let pairs: usize = self.nodes.iter().map(|n| n.choices.len()).sum();
+        (pairs + self.edges.len()) * self.grid.cells
+    }
+
+    fn scale(&mut self, by: f64) {
+        self.prices.iter_mut().flat_map(|p| p.all()).for_each(|p| *p *= by);
+        self.edges.iter_mut().flat_map(|e| &mut e.density).for_each(|p| *p *= by);
     }
 
     /// The length of all prices as one vector.
@@ -495,8 +601,13 @@ impl<'a> Timed<'a> {
 }
 
 /// The largest limit that was refuted, from `low` (which is) to `known` (which was reached).
-pub(super) fn raise(instance: &Instance, ends: &Ends, low: f64, known: f64) -> f64 {
-    let pairs: usize = instance.tasks.iter().map(|t| t.choices.len()).sum();
+pub(super) fn raise(
+    instance: &Instance,
+    ends: &Ends,
+    tighten: Tighten<'_>,
+    low: f64,
+    known: f64,
+) -> f64 {
     let mut low = low;
     let mut coarse: Option<Timed<'_>> = None;
     for (most, share) in LEVELS {
@@ -504,7 +615,7 @@ pub(super) fn raise(instance: &Instance, ends: &Ends, low: f64, known: f64) -> f
         timed.refine(coarse.as_ref());
         let cells = timed.grid.cells;
         let mut scratch = [vec![0.0; cells + 2], vec![0.0; cells + 2], vec![0.0; cells + 2]];
-        let rounds = (WORK / 100 * share / (pairs * cells).max(1)).min(ROUNDS);
+        let rounds = (WORK / 100 * share / timed.cost().max(1)).min(ROUNDS);
         let mut how =
             if most < LEVELS[LEVELS.len() - 1].0 { Step::Reach } else { Step::Even(None) };
         let mut rise = 0.005;
@@ -522,7 +633,10 @@ pub(super) fn raise(instance: &Instance, ends: &Ends, low: f64, known: f64) -> f
         }
         coarse = Some(timed);
     }
-    low
+    match coarse {
+        Some(mut timed) => squeeze::squeeze(&mut timed, tighten, low, known),
+        None => low,
+    }
 }
 
 #[cfg(test)]
@@ -583,7 +697,13 @@ mod tests {
 
     fn raised(instance: &Instance, known: f64) -> f64 {
         let n = instance.tasks.len();
-        raise(instance, &Ends { head: vec![0.0; n], tail: vec![0.0; n] }, known * 0.1, known)
+        raise(
+            instance,
+            &Ends { head: vec![0.0; n], tail: vec![0.0; n] },
+            &|_, ends| Some(ends),
+            known * 0.1,
+            known,
+        )
     }
 
     #[test]
