@@ -15,7 +15,7 @@ use super::desk::Desk;
 use super::keys;
 use super::{CycleError, land, reconcile};
 use crate::ledger::{DependsOn, EventKind, FrictionType, NodeState, Run};
-use crate::model::{Classification, NodeId, Outcome, PoolId};
+use crate::model::{NodeId, Outcome, PoolId};
 use crate::scheduling::{
     AttemptLimits, Budgets, Ceiling, Decision, Effect, Finish, Finished, Millis, NodeSpec,
     NodeStatus, NodeWall, Options, PoolState, Scheduler, Settled, settles_across_cycles, timestamp,
@@ -53,7 +53,10 @@ pub async fn drive(cycle: &Arc<Cycle>) -> Result<Drive, CycleError> {
     outcome
 }
 
-/// What was learned of limits outlives the job, also where it grew again.
+/// A change of a pool's scale that is worth an event.
+const SCALE_STEP: f64 = 0.05;
+
+/// What was learned of limits and of a pool's tokens outlives the job, also where it grew again.
 async fn keep_learned(cycle: &Cycle, desk: &Desk) -> Result<(), CycleError> {
     let events: Vec<EventKind> = {
         let (run, core) = (cycle.journal.state(), desk.core());
@@ -63,7 +66,13 @@ async fn keep_learned(cycle: &Cycle, desk: &Desk) -> Result<(), CycleError> {
             (known.unwrap_or_default() != limits)
                 .then(|| EventKind::LimitLearned { pool: pool.clone(), limits })
         });
-        changed.collect()
+        let scaled = cycle.pools.keys().filter_map(|pool| {
+            let per_estimate = core.input_scale(pool)?;
+            let known = run.pools.get(pool).and_then(|record| record.input_scale).unwrap_or(1.0);
+            ((per_estimate - known).abs() > SCALE_STEP * known)
+                .then(|| EventKind::TokensObserved { pool: pool.clone(), per_estimate })
+        });
+        changed.chain(scaled).collect()
     };
     if !events.is_empty() {
         cycle.journal.write(events).await?;
@@ -195,7 +204,7 @@ pub(super) async fn settle(
             }
             let _ = landings.map(|landings| landings.send(done.node.clone()));
         }
-        End::Conflict => desk.change(|core| core.cancelled(&done.node)),
+        End::Conflict => desk.change(|core| core.in_vain(&done.node, done.usage)),
         End::HeldBack(until) => {
             desk.change(|core| core.held_back(&done.node, millis(until)));
         }
@@ -229,20 +238,10 @@ fn finish(done: &Done, now: Timestamp) -> Finish {
             let wait = ((s + jitter) * 1_000.0) as Millis;
             millis(now).saturating_add(wait)
         });
-        finish.temporary = heals(reading);
+        finish.temporary = reading.temporary;
     }
     finish.usage = Some(done.usage);
     finish
-}
-
-/// A model that is only degraded or full comes back; one that is gone does not.
-fn heals(reading: &Classification) -> bool {
-    let text = reading.evidence.to_ascii_lowercase();
-    reading.outcome == Outcome::ModelUnavailable
-        && (reading.reset_seconds.is_some()
-            || text.contains("degraded")
-            || text.contains("at capacity")
-            || text.contains("no capacity"))
 }
 
 fn pool_events(cycle: &Cycle, finished: Option<Finished>, done: &Done) -> Vec<EventKind> {
@@ -521,6 +520,9 @@ fn pool_state(pool: crate::model::Pool, run: &Run, now: Timestamp) -> PoolState 
     // A person who declares a price knows it better.
     if state.pool.cost_per_mtok == Some(0.0) && record.usd_per_mtok.is_some() {
         state.pool.cost_per_mtok = record.usd_per_mtok;
+    }
+    if let Some(scale) = record.input_scale.filter(|scale| scale.is_finite() && *scale > 0.0) {
+        state.pool.input_scale = scale;
     }
     state.used = record.recent.iter().map(|(at, usage)| (millis(*at), *usage)).collect();
     state

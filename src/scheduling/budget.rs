@@ -41,11 +41,7 @@ pub struct Spent {
 
 impl From<Usage> for Spent {
     fn from(usage: Usage) -> Self {
-        Self {
-            requests: usage.requests.into(),
-            tokens: usage.input_tokens.saturating_add(usage.output_tokens),
-            usd: usage.cost_usd,
-        }
+        Self { requests: usage.requests.into(), tokens: usage.tokens(), usd: usage.cost_usd }
     }
 }
 

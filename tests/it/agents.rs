@@ -131,6 +131,38 @@ fn events(world: &World) -> Vec<Value> {
     lines.map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_free_agent_that_says_what_it_cost_is_dear_from_then_on() {
+    let play = Play::new("claude-worker", "claude-ok");
+    let world = play.more(&["cost-per-mtok: 0"]).world(None);
+    let cycle = world.next_step_with(SHORT);
+    assert_eq!(cycle.nodes("in_review"), 1, "{} {}", cycle.report, cycle.stderr);
+    let told = |event: &&Value| event["friction"] == "declared_cost_drift";
+    let events = events(&world);
+    assert_eq!(events.iter().filter(told).count(), 1, "{events:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn the_repair_turn_has_what_the_first_one_left_of_the_time() {
+    let foreign = r#"{"event":"init","init":{"model":"vendor/other"}}
+{"event":"result","result":{"status":"SUCCESS","response":"{\"resolved\":[\"NOPE\"]}","error":"","num_turns":1}}
+"#;
+    // The second turn does not say which model worked.
+    let body = "sleep 1.1\n[ \"$n\" = 0 ] || sed -i 1d \"$here/prints\"";
+    let world = Play::printing("agy", foreign).body(body).world(None);
+    let cycle = world.next_step_with(SHORT);
+    let (outcome, detail) = refused(&world, &cycle);
+    assert_eq!(outcome, "invalid_result", "{detail}");
+    let seconds = |turn: &str| -> u64 {
+        let args = seen(&world, turn);
+        let mut args = args.lines().skip_while(|arg| *arg != "--print-timeout");
+        args.nth(1).unwrap().trim_end_matches('s').parse().unwrap()
+    };
+    assert!(seconds("args1") < seconds("args0"), "{} {}", seconds("args0"), seconds("args1"));
+    let switched = |event: &&Value| event["friction"] == "model_switched";
+    assert_eq!(events(&world).iter().filter(switched).count(), 1);
+}
+
 /// Outcome and detail of the first attempt, where it was refused.
 fn refused(world: &World, cycle: &Cycle) -> (String, String) {
     let events = events(world);

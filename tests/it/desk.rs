@@ -26,6 +26,7 @@ fn pool(id: &str, account: &str, limits: Limits) -> PoolState {
         output_tokens: 4_000,
         limits,
         cost_per_mtok: Some(0.0),
+        input_scale: 1.0,
     })
 }
 
@@ -219,6 +220,7 @@ async fn what_an_answer_says_corrects_the_windows_and_a_far_reset_is_not_waited_
     assert!(seat.held_back().is_none());
 
     let failure = Classification {
+        temporary: false,
         outcome: Outcome::RateLimited,
         reset_seconds: Some(1_800.0),
         reset_at: None,

@@ -29,6 +29,7 @@ fn pool(name: &str) -> PoolState {
         output_tokens: 8_000,
         limits: Limits::default(),
         cost_per_mtok: Some(1.0),
+        input_scale: 1.0,
     })
 }
 
@@ -67,6 +68,97 @@ fn wall(s: &mut Scheduler, now: i64) -> Vec<NodeWall> {
 fn succeed(s: &mut Scheduler, node: &str, now: i64) {
     s.finished(&id(node), &Finish::new(Outcome::Success), now).unwrap();
     s.landed(&id(node));
+}
+
+#[test]
+fn a_free_pool_that_charges_is_noticed_without_a_gateway() {
+    let mut free = pool("free");
+    free.pool.cost_per_mtok = Some(0.0);
+    let mut s = scheduler(vec![node("A"), node("B")], vec![free]);
+    let mut end = |name: &str, cost_usd: f64| {
+        start(&mut s, 0);
+        let mut finish = Finish::new(Outcome::Success);
+        finish.usage =
+            Some(Usage { requests: 3, input_tokens: 900_000, output_tokens: 100_000, cost_usd });
+        s.finished(&id(name), &finish, 1).unwrap();
+        s.drifts()
+    };
+    assert!(end("A", 0.0).is_empty());
+    assert_eq!(end("B", 4.5), [(PoolId::new("free"), 4.5)]);
+}
+
+#[test]
+fn a_probe_whose_node_is_taken_out_leaves_the_pool_to_the_next() {
+    let mut s = scheduler(vec![node("A"), node("B"), node("C")], vec![pool("p")]);
+    for (name, _) in starts(&mut s, 0) {
+        s.finished(&id(&name), &Finish::new(Outcome::Transient), 1).unwrap();
+    }
+    let Decision::Wait { until: Some(at) } = s.next(2) else { panic!("the breaker is open") };
+    let probe = start(&mut s, at).0;
+    assert!(starts(&mut s, at).is_empty(), "one probe at a time");
+    s.take_out(&id(&probe), false);
+    assert_ne!(start(&mut s, at).0, probe);
+}
+
+#[test]
+fn an_attempt_without_an_end_gives_its_budget_back_and_one_in_vain_has_used_it() {
+    let budget = |tokens| {
+        let run = Ceiling { tokens: Some(tokens), ..Ceiling::default() };
+        let options =
+            Options { budgets: Budgets { run, ..Budgets::default() }, ..Options::default() };
+        Scheduler::new(vec![node("A"), node("B")], vec![pool("p")], options).unwrap()
+    };
+    // An attempt is expected to need 10 000 tokens.
+    let mut s = budget(15_000);
+    assert_eq!(starts(&mut s, 0).len(), 1);
+    s.take_out(&id("A"), false);
+    assert_eq!(start(&mut s, 1).0, "B");
+
+    let mut s = budget(25_000);
+    s.take_out(&id("B"), false);
+    start(&mut s, 0);
+    s.in_vain(&id("A"), Usage { input_tokens: 20_000, ..Usage::default() });
+    assert_eq!(wall(&mut s, 1).len(), 1);
+}
+
+#[test]
+fn estimates_follow_what_the_backend_reports() {
+    let mut p = pool("p");
+    p.pool.limits.input_tokens_per_minute = Some(150_000);
+    let mut s = scheduler(vec![node("A"), node("B")], vec![p]);
+    let of = |input_tokens| Estimate { input_tokens, output_tokens: 0 };
+    let mut now = 0;
+    start(&mut s, now);
+    for _ in 0..10 {
+        now += 61_000;
+        let Asked::Granted(request) = s.admit(&id("A"), now, now, of(20_000)) else { panic!() };
+        let tokens = Some(of(30_000));
+        s.settle_request(request, Used { tokens, ..Used::default() }, &[], now);
+    }
+    let scale = s.input_scale(&PoolId::new("p")).unwrap();
+    assert!((1.4..1.5).contains(&scale), "{scale}");
+    // 80 000 at four bytes are more than half of the window, as this backend counts.
+    now += 61_000;
+    let Asked::Granted(_) = s.admit(&id("A"), now, now, of(80_000)) else { panic!() };
+    assert!(matches!(s.admit(&id("A"), now, now, of(40_000)), Asked::WaitUntil(_)));
+    // What reports less than it can for each request counts in something else.
+    for _ in 0..100 {
+        now += 61_000;
+        let Asked::Granted(request) = s.admit(&id("A"), now, now, of(20_000)) else { panic!() };
+        let tokens = Some(of(1));
+        s.settle_request(request, Used { tokens, ..Used::default() }, &[], now);
+    }
+    assert_eq!(s.input_scale(&PoolId::new("p")), Some(0.5));
+}
+
+#[test]
+fn a_node_is_measured_as_the_pool_counts() {
+    let mut big = node("A");
+    big.input_tokens = 60_000;
+    let mut p = pool("p");
+    assert_eq!(starts(&mut scheduler(vec![big.clone()], vec![p.clone()]), 0).len(), 1);
+    p.pool.input_scale = 2.0;
+    assert_eq!(wall(&mut scheduler(vec![big], vec![p]), 0).len(), 1);
 }
 
 #[test]

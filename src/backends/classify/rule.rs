@@ -18,12 +18,20 @@ pub(super) struct Rule {
     pub source: &'static str,
     /// Whether a wait that is stated beside it can help.
     pub waits: bool,
+    /// What is not available comes back by itself: it is degraded, or at capacity.
+    pub heals: bool,
 }
 
 impl Rule {
     /// A wait that the text states helps only after a person has done something, or never.
     pub(super) const fn no_wait_helps(mut self) -> Self {
         self.waits = false;
+        self
+    }
+
+    /// A rule for what comes back by itself.
+    pub(super) const fn heals(mut self) -> Self {
+        self.heals = true;
         self
     }
 }
@@ -112,7 +120,7 @@ pub(super) const fn rule(
     when: When,
     source: &'static str,
 ) -> Rule {
-    Rule { name, when, outcome, source, waits: true }
+    Rule { name, when, outcome, source, waits: true, heals: false }
 }
 
 /// A rule with its patterns compiled.
