@@ -44,7 +44,7 @@ pub enum End {
     Ended,
     /// It does not merge with accepted work; the next attempt builds on that.
     Conflict,
-    /// There was no room for its next request before then; nobody's failure.
+    /// Its pool had no room for its next request before then; nobody's failure.
     HeldBack(Timestamp),
     /// Somebody else owns it.
     Lost,
