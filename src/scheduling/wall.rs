@@ -2,6 +2,7 @@
 
 use super::budget::OverBudget;
 use super::health::Gate;
+use super::outcome::{PoolEffect, pool_effect};
 use super::scheduler::Scheduler;
 use super::select::{self, Misfit, estimate};
 use super::{Millis, timestamp};
@@ -82,6 +83,10 @@ impl Obstacle {
                 format!("below the capability floor {}", tier_word(floor))
             }
             Self::Settled(outcome) => format!("out: {}", outcome_word(outcome)),
+            Self::Paused(outcome, at) if rests(outcome) => {
+                let word = outcome_word(outcome);
+                format!("failed several times in a row ({word}), tried again at {}", timestamp(at))
+            }
             Self::Paused(outcome, at) => {
                 format!("{}, until {}", outcome_word(outcome), timestamp(at))
             }
@@ -94,6 +99,11 @@ impl Obstacle {
             Self::Held(at) => format!("has no room for its requests until {}", timestamp(at)),
         }
     }
+}
+
+/// A pool whose circuit breaker is open: it has failed, and nothing says that a quota is used up.
+fn rests(outcome: Outcome) -> bool {
+    pool_effect(outcome) == PoolEffect::Suspect
 }
 
 fn tier_word(tier: Tier) -> &'static str {
@@ -172,6 +182,7 @@ pub fn cause(obstacles: &[Obstacle], now: Millis) -> (PauseCause, Option<Millis>
     let not_before = capable.iter().filter_map(|o| o.not_before()).min();
     let momentary = |o: &Obstacle| match o {
         Obstacle::Busy | Obstacle::Probing | Obstacle::Delay(_) => true,
+        Obstacle::Paused(outcome, _) => rests(*outcome),
         Obstacle::Window(at) | Obstacle::Day(at) | Obstacle::Held(at) => *at - now <= MOMENTARY,
         _ => false,
     };
@@ -270,5 +281,10 @@ mod tests {
             assert_eq!(cause(&[far], 0), (PauseCause::BudgetExhausted, Some(7_200_000)));
         }
         assert_eq!(cause(&[Obstacle::Held(60_000)], 0).0, PauseCause::CapReached);
+        for outcome in [Outcome::Transient, Outcome::Timeout] {
+            let down = Obstacle::Paused(outcome, 900_000);
+            assert_eq!(cause(&[down], 0), (PauseCause::CapReached, Some(900_000)));
+            assert!(down.text().contains("failed several times in a row"), "{}", down.text());
+        }
     }
 }

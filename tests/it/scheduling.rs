@@ -540,6 +540,22 @@ fn a_pool_without_room_for_a_node_does_not_lower_its_floor() {
 }
 
 #[test]
+fn a_pool_that_is_down_is_no_quota() {
+    let options = Options { deadline: Some(30_000), ..Options::default() };
+    let nodes = ["A", "B", "C"].map(node).to_vec();
+    let mut s = Scheduler::new(nodes, vec![limited("p", 3)], options).unwrap();
+    assert_eq!(starts(&mut s, 0).len(), 3);
+    for name in ["A", "B", "C"] {
+        s.finished(&id(name), &Finish::new(Outcome::Transient), 1).unwrap();
+    }
+    let walls = wall(&mut s, 2);
+    for w in &walls {
+        assert_eq!((w.cause, w.not_before), (PauseCause::CapReached, Some(60_001)), "{walls:?}");
+        assert!(w.reason().contains("failed several times in a row (transient)"), "{walls:?}");
+    }
+}
+
+#[test]
 fn shares_follow_real_capacity() {
     let mut host = pool("host");
     host.pool.provider = Provider::Host;
