@@ -163,6 +163,11 @@ pub fn summary(walls: &[NodeWall]) -> Option<(PauseCause, Option<Millis>)> {
         PauseCause::Operator => 5,
     };
     let cause = walls.iter().map(|w| w.cause).min_by_key(|c| weight(*c))?;
+    // One that may go on at any moment waits for no other one's time.
+    let at_once = |w: &NodeWall| w.cause == PauseCause::CapReached && w.not_before.is_none();
+    if walls.iter().any(at_once) {
+        return Some((cause, None));
+    }
     Some((cause, walls.iter().filter_map(|w| w.not_before).min()))
 }
 
@@ -179,17 +184,23 @@ pub fn cause(obstacles: &[Obstacle], now: Millis) -> (PauseCause, Option<Millis>
     if capable.is_empty() {
         return (PauseCause::NoCapablePool, None);
     }
-    let not_before = capable.iter().filter_map(|o| o.not_before()).min();
     let momentary = |o: &Obstacle| match o {
         Obstacle::Busy | Obstacle::Probing | Obstacle::Delay(_) => true,
         Obstacle::Paused(outcome, _) => rests(*outcome),
         Obstacle::Window(at) | Obstacle::Day(at) | Obstacle::Held(at) => *at - now <= MOMENTARY,
         _ => false,
     };
-    if capable.iter().any(momentary) {
-        return (PauseCause::CapReached, not_before);
+    let soon: Vec<Obstacle> = capable.iter().copied().filter(momentary).collect();
+    if soon.is_empty() {
+        return (PauseCause::BudgetExhausted, earliest(&capable));
     }
-    (PauseCause::BudgetExhausted, not_before)
+    // A slot may come free at any moment: a pool that waits for hours says nothing of that.
+    let at_once = soon.iter().any(|o| o.not_before().is_none());
+    (PauseCause::CapReached, if at_once { None } else { earliest(&soon) })
+}
+
+fn earliest(obstacles: &[Obstacle]) -> Option<Millis> {
+    obstacles.iter().filter_map(|o| o.not_before()).min()
 }
 
 impl Scheduler {
@@ -256,11 +267,28 @@ impl Scheduler {
 
 #[cfg(test)]
 mod tests {
-    use super::{Obstacle, cause};
+    use super::{NodeWall, Obstacle, cause, summary};
     use crate::ledger::PauseCause;
-    use crate::model::Outcome;
+    use crate::model::{NodeId, Outcome, PoolId, Tier};
     use crate::scheduling::budget::{OverBudget, Scope};
     use crate::scheduling::select::Misfit;
+
+    #[test]
+    fn a_node_that_may_go_on_at_any_moment_waits_for_no_reset() {
+        let wall = |obstacle: Obstacle| {
+            let pools = vec![(PoolId::new("p"), obstacle)];
+            let (cause, not_before) = cause(&[obstacle], 0);
+            let node = NodeId::new("N").unwrap();
+            NodeWall { node, cause, not_before, need: (1, 1), tier: Tier::Small, pools }
+        };
+        let reset = wall(Obstacle::Paused(Outcome::RateLimited, 3_600_000));
+        let full = wall(Obstacle::Window(30_000));
+        let whole = |walls: &[NodeWall]| summary(walls).unwrap();
+        let both = [reset.clone(), full];
+        assert_eq!(whole(&both), (PauseCause::CapReached, Some(30_000)));
+        let both = [reset, wall(Obstacle::Busy)];
+        assert_eq!(whole(&both), (PauseCause::CapReached, None));
+    }
 
     #[test]
     fn one_cause_per_kind_of_wall() {
@@ -277,6 +305,8 @@ mod tests {
             cause(&[reset, Obstacle::Window(30_000)], 0),
             (PauseCause::CapReached, Some(30_000))
         );
+        assert_eq!(cause(&[reset, Obstacle::Busy], 0), (PauseCause::CapReached, None));
+        assert_eq!(cause(&[reset, Obstacle::Probing], 0), (PauseCause::CapReached, None));
         for far in [Obstacle::Window, Obstacle::Day, Obstacle::Held].map(|of| of(7_200_000)) {
             assert_eq!(cause(&[far], 0), (PauseCause::BudgetExhausted, Some(7_200_000)));
         }
