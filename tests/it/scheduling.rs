@@ -313,6 +313,30 @@ fn headers_correct_the_meters() {
 }
 
 #[test]
+fn what_a_header_says_is_left_is_counted_down_however_far_its_reset() {
+    let key = MeterKey { backend: "b".to_owned(), account: "a".to_owned() };
+    let need = Estimate { input_tokens: 100, output_tokens: 500 };
+    let left = [
+        (Dimension::Requests, 2),
+        (Dimension::InputTokens, 250),
+        (Dimension::OutputTokens, 1_200),
+        (Dimension::Tokens, 1_250),
+    ];
+    for (dimension, remaining) in left {
+        for reset_at in [60_000, 3_600_000] {
+            let mut m = Meters::new();
+            let ix = m.declare(&key, Limits::default());
+            m.correct(ix, LimitHint { dimension, remaining, reset_at }, 0);
+            let passed = (0..5)
+                .filter(|_| matches!(m.admit(ix, 0, 0, need), Admission::Granted(_)))
+                .count();
+            assert_eq!(passed, 2, "{dimension:?}, back at {reset_at}");
+            assert_eq!(m.earliest(ix, 0, need), Some(reset_at), "{dimension:?}");
+        }
+    }
+}
+
+#[test]
 fn one_step_per_pause_window() {
     let mut s = scheduler((0..4).map(|n| node(&format!("N{n}"))).collect(), vec![pool("p")]);
     assert_eq!(starts(&mut s, 0).len(), 4);
