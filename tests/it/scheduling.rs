@@ -580,6 +580,26 @@ fn a_pool_that_is_down_is_no_quota() {
 }
 
 #[test]
+fn what_one_pool_refuses_waits_for_pools_that_are_only_settled() {
+    let mut cheap = pool("a");
+    cheap.pool.cost_per_mtok = Some(0.0);
+    let out = Settled { outcome: Outcome::CreditExhausted, until: None };
+    let settled = PoolState { settled: Some(out), ..pool("b") };
+    let mut s = scheduler(vec![node("A")], vec![cheap.clone(), settled]);
+    assert_eq!(start(&mut s, 0).1, "a");
+    let end = s.finished(&id("A"), &Finish::new(Outcome::BadRequest), 1).unwrap();
+    assert_eq!((end.state, end.burn), (NodeState::Ready, Burn::Contract));
+    let walls = wall(&mut s, 2);
+    assert_eq!(walls[0].cause, PauseCause::NoCapablePool);
+    assert!(walls[0].reason().contains("b: out: credit exhausted"), "{walls:?}");
+    // Where no other pool is left it has failed.
+    let mut s = scheduler(vec![node("A")], vec![cheap]);
+    start(&mut s, 0);
+    let end = s.finished(&id("A"), &Finish::new(Outcome::BadRequest), 1).unwrap();
+    assert_eq!(end.state, NodeState::Failed);
+}
+
+#[test]
 fn shares_follow_real_capacity() {
     let mut host = pool("host");
     host.pool.provider = Provider::Host;
