@@ -22,7 +22,9 @@ use super::{CycleError, drive, land, names, reconcile, work};
 use crate::backends::{ModelSwitch, WorkReport, prompt, result};
 use crate::git::Oid;
 use crate::ledger::{EventKind, GrantedClaim, Run};
-use crate::model::{Classification, GrantId, NodeId, Outcome, OwnerToken, RunId, Usage, scrub};
+use crate::model::{
+    Classification, GrantId, NodeId, Outcome, OwnerToken, Provider, RunId, Usage, scrub,
+};
 use crate::workspace::{ParcelError, unpack};
 
 /// Entries of the folder that are looked at; a grant has at most 256 results.
@@ -451,8 +453,10 @@ async fn judge(
 fn report(manifest: &mut Manifest, ticket: &Ticket) -> WorkReport {
     let usage = manifest.usage;
     let sane = usage.cost_usd.is_finite();
+    // No gateway of ours counts for a host: what it did took one request of its account at least.
+    let least = u32::from(ticket.pool.pool.provider == Provider::Host);
     let usage = Usage {
-        requests: usage.requests.min(u32::try_from(MAX_COUNT).unwrap_or(u32::MAX)),
+        requests: usage.requests.clamp(least, u32::try_from(MAX_COUNT).unwrap_or(u32::MAX)),
         input_tokens: usage.input_tokens.min(MAX_COUNT),
         output_tokens: usage.output_tokens.min(MAX_COUNT),
         cost_usd: if sane { usage.cost_usd.clamp(0.0, MAX_USD) } else { 0.0 },

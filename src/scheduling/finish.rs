@@ -120,9 +120,8 @@ impl Scheduler {
         let out_of_budget = self.reckon(ix);
         let work = &mut self.nodes[at];
         // A pool that is settled or has no room now has not refused it.
-        let refused_everywhere = burn == Burn::Contract
-            && !out_of_budget
-            && self.classes[work.class].fit.is_empty();
+        let refused_everywhere =
+            burn == Burn::Contract && !out_of_budget && self.classes[work.class].fit.is_empty();
         let limits = self.options.attempts;
         if work.contract >= limits.contract
             || work.infra >= limits.infrastructure

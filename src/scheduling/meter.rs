@@ -361,8 +361,7 @@ impl Meters {
     pub fn counted(&mut self, reservation: Reservation, now: Millis) {
         let meter = &mut self.meters[reservation.meter.0];
         let days = [&mut meter.day, &mut meter.day_tokens];
-        let minutes =
-            [&mut meter.requests, &mut meter.input, &mut meter.output, &mut meter.tokens];
+        let minutes = [&mut meter.requests, &mut meter.input, &mut meter.output, &mut meter.tokens];
         for window in minutes.into_iter().chain(days) {
             window.counted(reservation.seq, now);
         }

@@ -327,9 +327,8 @@ fn what_a_header_says_is_left_is_counted_down_however_far_its_reset() {
             let mut m = Meters::new();
             let ix = m.declare(&key, Limits::default());
             m.correct(ix, LimitHint { dimension, remaining, reset_at }, 0);
-            let passed = (0..5)
-                .filter(|_| matches!(m.admit(ix, 0, 0, need), Admission::Granted(_)))
-                .count();
+            let passed =
+                (0..5).filter(|_| matches!(m.admit(ix, 0, 0, need), Admission::Granted(_))).count();
             assert_eq!(passed, 2, "{dimension:?}, back at {reset_at}");
             assert_eq!(m.earliest(ix, 0, need), Some(reset_at), "{dimension:?}");
         }

@@ -178,6 +178,40 @@ fn the_whole_frontier_goes_to_the_host_when_no_pool_of_ours_is_usable() {
 }
 
 #[test]
+fn the_requests_that_a_host_declares_are_kept_over_its_jobs() {
+    let declare = |world: &World, requests: u32| {
+        let file = world.path("overhaul.yml");
+        let text = fs::read_to_string(&file).unwrap();
+        let host = "    backend: agency\n";
+        let (before, after) = text.split_once(host).unwrap();
+        let after = after.split_once("dispatch:\n").unwrap().1;
+        let limits = format!("    limits: {{concurrent: 1, requests-per-day: {requests}}}\n");
+        fs::write(&file, format!("{before}{host}{limits}dispatch:\n{after}")).unwrap();
+    };
+    let world = attended(2, "host");
+    declare(&world, 1);
+    let first = grant(&world, &[]);
+    assert_eq!(entries(&first).len(), 1);
+    deliver(&world, &entries(&first));
+    assert_eq!(land(&world, &first).nodes("in_review"), 1);
+    assert_eq!(run_of(&world).usage.requests, 1, "whatever is not told, one was sent");
+    let (report, _) = grant_report(&world, &[]);
+    assert!(report["grant"].is_null(), "one a day: {report}");
+    assert_eq!(report["pause"]["cause"], "budget_exhausted", "{report}");
+    // An agent that counts says how many it were.
+    let world = attended(2, "host");
+    declare(&world, 5);
+    let first = grant(&world, &[]);
+    let entry = &entries(&first)[0];
+    agent(&world, "host", entry, |tree| fs::write(tree.join(file(entry)), "theirs\n").unwrap());
+    let output = call(&world, "accept-node", "host", entry, &["--requests", "5"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    land(&world, &first);
+    assert_eq!(run_of(&world).usage.requests, 5);
+    assert!(grant_report(&world, &[]).0["grant"].is_null());
+}
+
+#[test]
 fn a_wall_in_the_middle_of_a_cycle_leaves_the_hosts_share_out() {
     let world = attended(4, "both");
     let script = "echo 'HTTP 429 Too Many Requests: rate limit exceeded, retry after 600 seconds' >&2\nexit 1\n";
