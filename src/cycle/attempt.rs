@@ -61,6 +61,14 @@ pub(super) struct Ticket {
     pub seat: Option<Arc<Seat>>,
     pub base: Base,
     pub previous_failure: Option<String>,
+    pub told: Told,
+}
+
+/// What only the job knows that did the attempt, where that was another one.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Told {
+    /// Until when our own windows or budgets let no request of it through there.
+    pub held_back: Option<Timestamp>,
 }
 
 /// Runs one attempt to its recorded end.
@@ -189,7 +197,16 @@ impl Ticket {
             (Some(why), _) => Some(why.clone()),
             (None, failed) => failed.map(|f| f.detail.clone()),
         };
-        Self { node, findings, number, owner, pool, seat: None, base, previous_failure }
+        let told = Told::default();
+        Self { node, findings, number, owner, pool, seat: None, base, previous_failure, told }
+    }
+
+    /// Until when our own windows or budgets let no request of it through, where that ended it. A
+    /// request that can never fit is not meant.
+    pub(super) fn held_back(&self) -> Option<Timestamp> {
+        let here = self.seat.as_ref().and_then(|seat| seat.held_back());
+        let here = here.filter(|(refused, _)| refused.lack != Lack::Fit);
+        here.map(|(_, until)| until).or(self.told.held_back)
     }
 
     /// The attempt as its worker sees it.
@@ -370,8 +387,7 @@ async fn refuse(
         None => None,
     };
     // An attempt that was not let through has failed at nothing, unless the request fits nowhere.
-    let held_back = ticket.seat.as_ref().and_then(|seat| seat.held_back());
-    let held_back = held_back.filter(|(refused, _)| refused.lack != Lack::Fit);
+    let held_back = ticket.held_back();
     let cancelled = cycle.cancel.is_cancelled();
     let stopped = cancelled || held_back.is_some();
     let burn = if stopped && refusal.outcome != Outcome::InvalidResult {
@@ -380,7 +396,7 @@ async fn refuse(
         crate::scheduling::burn(refusal.outcome)
     };
     if burn == Burn::None && stopped {
-        if let Some((_, until)) = held_back {
+        if let Some(until) = held_back {
             done.end = End::HeldBack(until);
         } else if refusal.outcome == Outcome::Timeout {
             // Our stop is no word of the pool's.

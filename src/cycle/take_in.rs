@@ -12,7 +12,7 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::accept::{self, Refusal, Verdict};
-use super::attempt::{self, End, Ticket};
+use super::attempt::{self, End, Ticket, Told};
 use super::bundle::{self, Bundle, Manifest, Said};
 use super::context::Cycle;
 use super::desk::Desk;
@@ -392,8 +392,9 @@ async fn judge_apart(
 ) -> Result<Option<Judged>, CycleError> {
     let several = results.len() > 1;
     let Some(it) = results.pop() else { return Ok(None) };
-    let Arrived { ticket, mut manifest, tree, file, .. } = it;
+    let Arrived { mut ticket, mut manifest, tree, file, .. } = it;
     let report = report(&mut manifest, &ticket);
+    ticket.told = told(&manifest);
     if several {
         let why = "Two different results came from its job; neither counts.";
         let verdict = Verdict::Refused(Refusal::new(Outcome::Error, why));
@@ -447,6 +448,13 @@ async fn judge(
             Err(refusal) => Ok(Verdict::Refused(refusal)),
         },
     }
+}
+
+/// What only the job can know. That our own limits ended the attempt goes with the one outcome that
+/// they end in.
+fn told(manifest: &Manifest) -> Told {
+    let ended = matches!(manifest.said, Said::Refused { outcome: Outcome::RateLimited, .. });
+    Told { held_back: manifest.held_back.filter(|_| ended) }
 }
 
 /// The job's word on how its backend did, within bounds.

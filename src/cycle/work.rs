@@ -383,6 +383,7 @@ async fn leave(
         Said::Refused { detail, .. } => detail.clone(),
         Said::Done | Said::Satisfied => String::new(),
     };
+    let held_back = ticket.held_back().filter(|_| !acceptable);
     let manifest = Manifest {
         run: granted.run.clone(),
         grant: granted.grant.clone(),
@@ -396,6 +397,7 @@ async fn leave(
         outcome: report.outcome,
         result: report.result,
         classification: report.classification,
+        held_back,
         usage: report.usage,
         model_seen: report.model_seen,
         log: report.log,
