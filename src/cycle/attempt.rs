@@ -31,6 +31,8 @@ pub struct Done {
     pub classification: Option<Classification>,
     /// Consumption.
     pub usage: Usage,
+    /// Which key was refused, where another job knows.
+    pub key: Option<String>,
     /// What became of the node.
     pub end: End,
 }
@@ -69,6 +71,8 @@ pub(super) struct Ticket {
 pub(super) struct Told {
     /// Until when our own windows or budgets let no request of it through there.
     pub held_back: Option<Timestamp>,
+    /// Which key was refused there ([`super::keys`]).
+    pub key: Option<String>,
 }
 
 /// Runs one attempt to its recorded end.
@@ -88,6 +92,7 @@ pub async fn run(
             outcome: Outcome::Success,
             classification: None,
             usage: Usage::default(),
+            key: None,
             end: End::Lost,
         });
     };
@@ -291,6 +296,7 @@ pub(super) async fn record(
         outcome: report.outcome,
         classification: report.classification.clone(),
         usage: report.usage,
+        key: ticket.told.key.clone(),
         end: End::Ended,
     };
     let switched = model_switched(ticket, &report);

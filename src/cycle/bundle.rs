@@ -79,6 +79,9 @@ pub(super) struct Manifest {
     /// its backend has said nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_back: Option<Timestamp>,
+    /// Which key the backend refused: only this job has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
     #[serde(default)]
     pub usage: Usage,
     #[serde(default, skip_serializing_if = "Option::is_none")]

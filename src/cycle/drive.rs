@@ -297,7 +297,7 @@ fn effect_events(cycle: &Cycle, effect: &Effect, done: &Done) -> Vec<EventKind> 
                     until: settled.until.map(timestamp),
                     evidence: evidence.clone(),
                     key: (settled.outcome == Outcome::Auth)
-                        .then(|| keys::tag(cycle.config.pool(pool)?, &*cycle.env))
+                        .then(|| refused_key(cycle, pool, done))
                         .flatten(),
                 },
                 friction(kind, pool.to_string(), evidence),
@@ -315,6 +315,11 @@ fn effect_events(cycle: &Cycle, effect: &Effect, done: &Done) -> Vec<EventKind> 
         }
         Effect::Blocked { .. } => Vec::new(),
     }
+}
+
+/// Which key it was: the job that was refused knows, else this one.
+fn refused_key(cycle: &Cycle, pool: &PoolId, done: &Done) -> Option<String> {
+    done.key.clone().or_else(|| keys::tag(cycle.config.pool(pool)?, &*cycle.env))
 }
 
 fn friction(kind: FrictionType, discriminator: String, text: String) -> EventKind {

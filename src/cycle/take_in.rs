@@ -18,7 +18,7 @@ use super::context::Cycle;
 use super::desk::Desk;
 use super::next_step::{self, Begun, CycleReport, Job, Worked};
 use super::setup::Options;
-use super::{CycleError, drive, land, names, reconcile, work};
+use super::{CycleError, drive, keys, land, names, reconcile, work};
 use crate::backends::{ModelSwitch, WorkReport, prompt, result};
 use crate::git::Oid;
 use crate::ledger::{EventKind, GrantedClaim, Run};
@@ -454,7 +454,8 @@ async fn judge(
 /// they end in.
 fn told(manifest: &Manifest) -> Told {
     let ended = matches!(manifest.said, Said::Refused { outcome: Outcome::RateLimited, .. });
-    Told { held_back: manifest.held_back.filter(|_| ended) }
+    let key = manifest.key.clone().filter(|tag| keys::is_tag(tag));
+    Told { held_back: manifest.held_back.filter(|_| ended), key }
 }
 
 /// The job's word on how its backend did, within bounds.

@@ -1,6 +1,7 @@
 //! What a backend, or our own limits before it, did in a job: as the land job books it.
 
-use overhaul::backends::scripted::{Reply, Scripted, fixer};
+use overhaul::backends::scripted::{Reply, Request, Scripted, fixer};
+use overhaul::model::Outcome;
 
 use super::{entries, grant, grant_report, land, run_of, work};
 use crate::support::{World, findings};
@@ -45,4 +46,35 @@ async fn what_our_own_limits_end_in_a_job_is_no_word_of_its_backend() {
         let (report, stderr) = grant_report(&world, &[]);
         assert_eq!(report["pause"]["cause"], "budget_exhausted", "{report} {stderr}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_key_that_was_refused_in_a_job_is_known_by_its_tag() {
+    let refused = |request: &Request, n: usize| match request
+        .headers
+        .get("authorization")
+        .map(String::as_str)
+    {
+        Some("Bearer scripted-key-0002") => fixer(request, n),
+        _ => Reply::error(401, "Incorrect API key provided", "invalid_api_key"),
+    };
+    let endpoint = Scripted::start(refused).await.unwrap();
+    let mut world = attempted(&endpoint, "concurrent: 1", "");
+    let handed_out = grant(&world, &[]);
+    work(&world, "clone-a", &entries(&handed_out)[0]);
+    // Where results land is no key.
+    world.set("KEY_ONE", "");
+    assert_eq!(land(&world, &handed_out).code, Some(0));
+    let settled = run_of(&world).pools.values().next().unwrap().settled.clone().unwrap();
+    assert_eq!(settled.outcome, Outcome::Auth);
+    assert!(settled.key.is_some(), "{settled:?}");
+    assert!(grant(&world, &[]).is_null(), "no job without a key can tell");
+    world.set("KEY_ONE", "scripted-key-0001");
+    assert!(grant(&world, &[]).is_null(), "the same key");
+    world.set("KEY_ONE", "scripted-key-0002");
+    let again = grant(&world, &[]);
+    assert_eq!(entries(&again).len(), 1, "another key is tried by itself");
+    std::fs::remove_dir_all(world.path("bundles")).unwrap();
+    work(&world, "clone-a", &entries(&again)[0]);
+    assert_eq!(land(&world, &again).nodes("in_review"), 1);
 }
