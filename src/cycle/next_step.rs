@@ -369,11 +369,12 @@ async fn observe_and_work(cycle: &Arc<Cycle>, set: &PoolSet) -> Result<Worked, C
         };
         cycle.journal.write(vec![started]).await?;
         worked.granted = grant::host_share(cycle, &GrantOptions::default()).await?;
-        let driven = drive::drive(cycle).await?;
+        let mut driven = drive::drive(cycle).await?;
         worked.attempts = driven.started;
         // What is built on work that was done again follows it at once.
         rebuild::all(cycle).await?;
         land::finish_pending(cycle).await?;
+        driven.walls = grant::beside_the_host(cycle, driven.walls)?;
         worked.paused = pause::record(cycle, &driven, set).await?;
     }
     wind_up(cycle, set, &mut worked).await?;

@@ -150,6 +150,18 @@ impl From<&NodeWall> for PausedNode {
     }
 }
 
+impl NodeWall {
+    /// The same node before the pools of another side: one wall over both.
+    #[must_use]
+    pub fn beside(mut self, other: Self, now: Millis) -> Self {
+        self.pools.extend(other.pools);
+        self.pools.sort_by(|a, b| a.0.cmp(&b.0));
+        let obstacles: Vec<Obstacle> = self.pools.iter().map(|p| p.1).collect();
+        (self.cause, self.not_before) = cause(&obstacles, now);
+        self
+    }
+}
+
 /// The cause of a pause of several nodes, and the earliest time at which one of them goes on. What
 /// heals soonest names the pause; each node keeps its own cause.
 #[must_use]
@@ -204,6 +216,11 @@ fn earliest(obstacles: &[Obstacle]) -> Option<Millis> {
 }
 
 impl Scheduler {
+    /// What stands between a node and each pool of this set, wherever the node is.
+    pub fn wall(&mut self, node: &NodeId, now: Millis) -> Option<NodeWall> {
+        self.node_ix(node).map(|ix| self.wall_of(ix as usize, now))
+    }
+
     pub(super) fn wall_of(&mut self, ix: usize, now: Millis) -> NodeWall {
         let pools: Vec<(PoolId, Obstacle)> = (0..self.pools.len())
             .map(|p| (self.pools[p].pool.id.clone(), self.obstacle(ix, p, now)))

@@ -28,6 +28,14 @@ fn attended(nodes: usize, pools: &str) -> World {
     world
 }
 
+/// The host does one node at a time, and has so many requests a day.
+fn declare(world: &World, requests: u32) {
+    let file = world.path("overhaul.yml");
+    let host = "    backend: agency\n";
+    let limits = format!("{host}    limits: {{concurrent: 1, requests-per-day: {requests}}}\n");
+    fs::write(&file, fs::read_to_string(&file).unwrap().replace(host, &limits)).unwrap();
+}
+
 fn of_share(grant: &Value, share: &str) -> Vec<Value> {
     entries(grant).into_iter().filter(|e| e["share"] == share).collect()
 }
@@ -179,15 +187,6 @@ fn the_whole_frontier_goes_to_the_host_when_no_pool_of_ours_is_usable() {
 
 #[test]
 fn the_requests_that_a_host_declares_are_kept_over_its_jobs() {
-    let declare = |world: &World, requests: u32| {
-        let file = world.path("overhaul.yml");
-        let text = fs::read_to_string(&file).unwrap();
-        let host = "    backend: agency\n";
-        let (before, after) = text.split_once(host).unwrap();
-        let after = after.split_once("dispatch:\n").unwrap().1;
-        let limits = format!("    limits: {{concurrent: 1, requests-per-day: {requests}}}\n");
-        fs::write(&file, format!("{before}{host}{limits}dispatch:\n{after}")).unwrap();
-    };
     let world = attended(2, "host");
     declare(&world, 1);
     let first = grant(&world, &[]);
@@ -209,6 +208,34 @@ fn the_requests_that_a_host_declares_are_kept_over_its_jobs() {
     land(&world, &first);
     assert_eq!(run_of(&world).usage.requests, 5);
     assert!(grant_report(&world, &[]).0["grant"].is_null());
+}
+
+#[test]
+fn a_node_that_no_side_takes_has_one_wall_over_both() {
+    for pools in ["host", "both"] {
+        let world = attended(2, pools);
+        declare(&world, 1);
+        // Ours, where there is one, is too small for any node.
+        let file = world.path("overhaul.yml");
+        let small = "provider: worker-command\n    context-tokens: 100\n    output-tokens: 10\n";
+        let text = fs::read_to_string(&file).unwrap();
+        fs::write(&file, text.replace("provider: worker-command\n", small)).unwrap();
+        let first = grant(&world, &[]);
+        assert_eq!(of_share(&first, "host").len(), 1, "{first}");
+        deliver(&world, &entries(&first));
+        assert_eq!(land(&world, &first).nodes("in_review"), 1);
+        let granted = grant_report(&world, &[]).0;
+        let cycle = world.next_step_with(&["--resume", "--time-budget", "30s"]).report;
+        for report in [&granted, &cycle] {
+            assert_eq!(report["pause"]["cause"], "budget_exhausted", "{pools}: {report}");
+            assert!(report["not-before"].is_string(), "the host's reset: {report}");
+            let nodes = report["pause"]["nodes"].as_array().unwrap();
+            assert_eq!(nodes.len(), 1, "each node once: {report}");
+            let reason = nodes[0]["reason"].as_str().unwrap();
+            assert!(reason.contains("agent: its daily allowance is used"), "{reason}");
+            assert_eq!(reason.contains("its context window has 100"), pools == "both", "{reason}");
+        }
+    }
 }
 
 #[test]
