@@ -135,9 +135,10 @@ pub async fn grant(
         let by_comment = cycle.woken.by_comment;
         let started = EventKind::CycleStarted { holder: cycle.holder.clone(), by_comment };
         cycle.journal.write(vec![started]).await?;
-        (worked.paused, worked.granted) = hand_out(&cycle, &set, &how).await?;
+        let outcome = hand_out(&cycle, &set, &how, &mut worked).await;
+        return next_step::conclude(&cycle, &set, worked, outcome).await;
     }
-    next_step::report(&cycle, &set, worked).await
+    next_step::conclude(&cycle, &set, worked, Ok(())).await
 }
 
 /// The host's share of a cycle that drives its own: handed out before anything starts here, so that
@@ -175,18 +176,18 @@ async fn hand_out(
     cycle: &Arc<Cycle>,
     set: &PoolSet,
     how: &GrantOptions,
-) -> Result<(Option<crate::ledger::PauseCause>, Option<Grant>), CycleError> {
+    worked: &mut Worked,
+) -> Result<(), CycleError> {
     let (picks, walls) = decide(cycle, how)?;
-    let granted = issue(cycle, picks, how).await?;
-    if granted.is_some() {
-        next_step::resume(cycle).await?;
-        return Ok((None, granted));
+    worked.granted = issue(cycle, picks, how).await?;
+    if worked.granted.is_some() {
+        return next_step::resume(cycle).await;
     }
-    if walls.is_empty() && !cycle.pools.is_empty() {
-        return Ok((None, None));
+    if !walls.is_empty() || cycle.pools.is_empty() {
+        let drive = Drive { walls, ..Drive::default() };
+        worked.paused = pause::record(cycle, &drive, set).await?;
     }
-    let drive = Drive { walls, ..Drive::default() };
-    Ok((pause::record(cycle, &drive, set).await?, None))
+    Ok(())
 }
 
 fn is_host(pool: &ReadyPool) -> bool {

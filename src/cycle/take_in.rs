@@ -113,7 +113,7 @@ pub async fn merge_results(
     let mut grants: BTreeSet<GrantId> = how.grant.iter().cloned().collect();
     let outcome = take_in(&cycle, &how, &mut grants).await;
     // On every path: nothing stays held that no job works on.
-    let released = give_back(&cycle, &grants).await;
+    let released = give_back(&cycle, &grants, "no result came from its job").await;
     let mut taken = outcome?;
     for node in released? {
         if !taken.iter().any(|t| t.node.as_ref() == Some(&node) && t.fate != Fate::Refused) {
@@ -132,7 +132,11 @@ pub async fn merge_results(
 
 /// Gives back what is still held, and ends the grants. A grant whose claims were all gone before is
 /// ended as well.
-async fn give_back(cycle: &Cycle, grants: &BTreeSet<GrantId>) -> Result<Vec<NodeId>, CycleError> {
+pub(super) async fn give_back(
+    cycle: &Cycle,
+    grants: &BTreeSet<GrantId>,
+    why: &str,
+) -> Result<Vec<NodeId>, CycleError> {
     let (mut events, mut nodes) = (Vec::new(), Vec::new());
     {
         let run = cycle.journal.state();
@@ -141,7 +145,6 @@ async fn give_back(cycle: &Cycle, grants: &BTreeSet<GrantId>) -> Result<Vec<Node
             for granted in run.outstanding(record) {
                 let claim = run.nodes.get(&granted.node).and_then(|n| n.claim.as_ref());
                 let Some(claim) = claim else { continue };
-                let why = "no result came from its job";
                 events.push(reconcile::end_of_dead_claim(&run, &granted.node, claim, why));
                 nodes.push(granted.node.clone());
             }

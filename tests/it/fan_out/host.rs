@@ -239,6 +239,30 @@ fn a_node_that_no_side_takes_has_one_wall_over_both() {
 }
 
 #[test]
+fn what_was_handed_out_is_given_back_when_the_cycle_fails() {
+    let world = attended(4, "both");
+    // The ledger refuses one write, the first after our worker has begun.
+    let hook = world.write(
+        "remote.git/hooks/pre-receive",
+        "#!/bin/sh\nif grep -q refs/heads/overhaul/state && rm refuse 2>/dev/null; then exit 1; fi\n",
+    );
+    fs::set_permissions(&hook, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let refuse = world.path("remote.git/refuse");
+    let script = format!("echo \"$1\" >> \"$2\"\ntouch {}\n", refuse.display());
+    fs::write(world.path("worker.sh"), script).unwrap();
+    let cycle = world.next_step();
+    assert_eq!(cycle.code, Some(3), "{} {}", cycle.report, cycle.stderr);
+    assert!(cycle.report.is_null() && !refuse.exists(), "{}", cycle.stderr);
+    let run = run_of(&world);
+    assert_eq!(run.grants.len(), 1);
+    assert!(run.grants.values().all(|grant| grant.ended), "nobody was told of it");
+    nothing_is_held(&world);
+    fs::write(world.path("worker.sh"), WORKER).unwrap();
+    let again = grant(&world, &[]);
+    assert!(!of_share(&again, "host").is_empty(), "and goes out again: {again}");
+}
+
+#[test]
 fn a_wall_in_the_middle_of_a_cycle_leaves_the_hosts_share_out() {
     let world = attended(4, "both");
     let script = "echo 'HTTP 429 Too Many Requests: rate limit exceeded, retry after 600 seconds' >&2\nexit 1\n";
