@@ -279,6 +279,10 @@ fn effect_events(cycle: &Cycle, effect: &Effect, done: &Done) -> Vec<EventKind> 
                 evidence: evidence.clone(),
                 step: *step,
             }];
+            if *step > 1 {
+                let text = format!("limited {step} times in a row, as soon as its pause was over");
+                events.push(friction(FrictionType::QuotaEscalation, pool.to_string(), text));
+            }
             if *outcome == Outcome::QuotaUnclassified {
                 events.push(friction(FrictionType::QuotaUnclassified, pool.to_string(), evidence));
             }
@@ -322,13 +326,21 @@ fn refused_key(cycle: &Cycle, pool: &PoolId, done: &Done) -> Option<String> {
     done.key.clone().or_else(|| keys::tag(cycle.config.pool(pool)?, &*cycle.env))
 }
 
-fn friction(kind: FrictionType, discriminator: String, text: String) -> EventKind {
+pub(super) fn friction(kind: FrictionType, discriminator: String, text: String) -> EventKind {
     let remedy = match kind {
         FrictionType::CreditExhausted => "top up the account, or exclude the pool; then `unsettle`",
         FrictionType::ModelUnavailable => "name another model, or wait for the probe",
         FrictionType::PacketTooLarge => "add a pool with a larger window, or split the node",
         FrictionType::DeclaredCostDrift => "declare `cost-per-mtok`, or exclude the pool",
         FrictionType::QuotaUnclassified => "declare the pool's limits",
+        FrictionType::QuotaEscalation => {
+            "declare the pool's limits, lower its `concurrent`, or add a pool"
+        }
+        FrictionType::QuotaBlind => {
+            "give it a `key-env`, so that its requests go through a gateway; or declare `concurrent`"
+        }
+        FrictionType::NewlyReachablePool => "nothing: nodes that fit it can use it now",
+        FrictionType::UnknownTier => "declare `tier`",
         _ => "see the pool's cause; renew its key (a new one is tried by itself) or exclude it",
     };
     EventKind::Friction { friction: kind, discriminator, text, remedy: remedy.to_owned() }

@@ -133,7 +133,8 @@ pub async fn grant(
     let mut worked = Worked::default();
     if cycle.journal.state().cancelled.is_none() && next_step::has_open_nodes(&cycle) {
         let by_comment = cycle.woken.by_comment;
-        let started = EventKind::CycleStarted { holder: cycle.holder.clone(), by_comment };
+        let holder = cycle.holder.clone();
+        let started = EventKind::CycleStarted { holder, by_comment, pools: None };
         cycle.journal.write(vec![started]).await?;
         let outcome = hand_out(&cycle, &set, &how, &mut worked).await;
         return next_step::conclude(&cycle, &set, worked, outcome).await;

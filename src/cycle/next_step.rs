@@ -15,8 +15,8 @@ use super::setup::{Options, Parts};
 use super::take_in::TakenIn;
 use super::walls::AllWalls;
 use super::{
-    CycleError, answers, branch, close, drive, grant, inbox, keys, land, open, pause, proceed,
-    rebuild, reconcile, setup, show, take_in, view,
+    CycleError, answers, branch, close, drive, grant, inbox, keys, land, notices, open, pause,
+    proceed, rebuild, reconcile, setup, show, take_in, view,
 };
 use crate::backends::Surroundings;
 use crate::backends::openai::ProcessVerify;
@@ -389,11 +389,7 @@ async fn observe_and_work(
     observe(cycle).await?;
     if cycle.journal.state().cancelled.is_none() && has_open_nodes(cycle) {
         setup::check_verify_programs(&open::all_verify(&cycle.plan), &*cycle.env)?;
-        let started = EventKind::CycleStarted {
-            holder: cycle.holder.clone(),
-            by_comment: cycle.woken.by_comment,
-        };
-        cycle.journal.write(vec![started]).await?;
+        cycle.journal.write(notices::beginning(cycle)).await?;
         worked.granted = grant::host_share(cycle, &GrantOptions::default()).await?;
         let mut driven = drive::drive(cycle).await?;
         worked.attempts = driven.started;

@@ -150,6 +150,29 @@ async fn three_concurrent_429s_are_one_step_and_the_next_window_is_the_second() 
     let second = not_before(&world.next_step_with(SHORT));
     assert!(second >= until + SignedDuration::from_secs(121), "{second}");
     assert!(second < until + SignedDuration::from_secs(181), "{second}");
+    assert_eq!(friction(&world, "quota_escalation").len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn what_is_worth_saying_of_pools_is_said_once() {
+    let endpoint = scripted(|_, _| rate_limited()).await;
+    let mut world = world();
+    let small = pool("one", &endpoint, &["tier: standard", "limits: {concurrent: 1}"]);
+    let later = pool("two", &endpoint, &["account: other"]).replace("KEY_ONE", "KEY_TWO");
+    configure(&world, &[small.clone(), later.clone()], "");
+    let first = world.next_step_with(SHORT);
+    assert!(first.report["pools-left-out"].to_string().contains("KEY_TWO"), "{}", first.report);
+    for kind in ["unknown_tier", "newly_reachable_pool", "quota_escalation"] {
+        assert!(friction(&world, kind).is_empty(), "{kind}");
+    }
+    world.set("KEY_TWO", "scripted-key-0002");
+    for _ in 0..2 {
+        world.next_step_with(&["--resume", "--time-budget", "30s"]);
+        for kind in ["unknown_tier", "newly_reachable_pool"] {
+            let told = friction(&world, kind);
+            assert_eq!((told.len(), &told[0]["discriminator"]), (1, &"two".into()), "{kind}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
