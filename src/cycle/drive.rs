@@ -14,11 +14,12 @@ use super::context::{Cycle, ReadyPool};
 use super::desk::Desk;
 use super::keys;
 use super::{CycleError, land, reconcile};
-use crate::ledger::{DependsOn, EventKind, FrictionType, NodeState, Run};
+use crate::ledger::{Burn, DependsOn, EventKind, FrictionType, NodeRecord, NodeState, Run};
 use crate::model::{Classification, NodeId, Outcome, PoolId};
 use crate::scheduling::{
     AttemptLimits, Budgets, Ceiling, Decision, Effect, Finish, Finished, Millis, NodeSpec,
-    NodeStatus, NodeWall, Options, PoolState, Scheduler, Settled, settles_across_cycles, timestamp,
+    NodeStatus, NodeWall, Options, PoolState, Scheduler, Settled, refused_here,
+    settles_across_cycles, timestamp,
 };
 
 /// What the drive came to.
@@ -431,6 +432,7 @@ pub(super) fn node_specs(cycle: &Cycle, run: &Run) -> Vec<NodeSpec> {
                 spec.contract_failures = record.contract_burnt;
                 spec.infra_failures = record.infrastructure_burnt;
                 spec.spent = record.usage.into();
+                spec.refused = refused_by(cycle, run, record);
             }
             if let Some(bans) = run.bans.get(&node.id) {
                 spec.banned = bans.iter().map(|(p, t)| (p.clone(), *t)).collect();
@@ -439,6 +441,20 @@ pub(super) fn node_specs(cycle: &Cycle, run: &Run) -> Vec<NodeSpec> {
             spec
         })
         .collect()
+}
+
+/// Pools that refused what the node asks, while another one is left that may take it: one of this
+/// cycle, or one that is settled and may come back.
+fn refused_by(cycle: &Cycle, run: &Run, record: &NodeRecord) -> Vec<PoolId> {
+    let of_now = record.failures.iter().filter(|f| f.attempt.0 > record.reopened_after);
+    let refused = of_now.filter(|f| f.burn != Burn::None && refused_here(f.outcome));
+    let pools: Vec<PoolId> = refused.map(|f| f.pool.clone()).collect();
+    let settled = run.pools.iter().filter(|(_, pool)| pool.settled.is_some()).map(|(id, _)| id);
+    let declared = settled.filter(|id| cycle.config.pool(id).is_some());
+    if cycle.pools.keys().chain(declared).all(|id| pools.contains(id)) {
+        return Vec::new();
+    }
+    pools
 }
 
 /// The pools of this cycle that `wanted` lets through, with what the ledger remembers of them.

@@ -238,7 +238,7 @@ impl Scheduler {
                 },
                 running: None,
                 last_pool: None,
-                shut: Vec::new(),
+                shut: spec.refused.iter().filter_map(|id| place(&pools, id)).collect(),
                 held: Vec::new(),
                 contract: spec.contract_failures,
                 infra: spec.infra_failures,
@@ -362,7 +362,7 @@ impl Scheduler {
     }
 
     pub(super) fn pool_ix(&self, id: &PoolId) -> Option<usize> {
-        self.pools.binary_search_by(|p| p.pool.id.cmp(id)).ok()
+        place(&self.pools, id)
     }
 
     /// What to do at `now`. Ask again after every start, and whenever something was reported.
@@ -558,6 +558,11 @@ impl Scheduler {
             .collect();
         waiting.into_iter().map(|ix| self.wall_of(ix as usize, now)).collect()
     }
+}
+
+/// The index of a pool among the pools by id.
+fn place(pools: &[PoolState], id: &PoolId) -> Option<usize> {
+    pools.binary_search_by(|p| p.pool.id.cmp(id)).ok()
 }
 
 /// Books what earlier jobs used; entries of pools on one meter in the order of time.

@@ -233,6 +233,32 @@ async fn one_413_ends_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn what_one_pool_refuses_is_not_asked_of_it_again_while_another_may_take_it() {
+    let strict = scripted(|_, _| {
+        Reply::error(400, "messages: roles must alternate", "invalid_request_error")
+    })
+    .await;
+    let other = scripted(|r, n| match r.headers.get("authorization").map(String::as_str) {
+        Some("Bearer scripted-key-0002") => fixer(r, n),
+        _ => Reply::error(401, "Incorrect API key provided", "invalid_api_key"),
+    })
+    .await;
+    let mut world = world();
+    let dear = pool("two", &other, &["account: other", "cost-per-mtok: 1"]);
+    let dear = dear.replace("KEY_ONE", "KEY_TWO");
+    configure(&world, &[pool("one", &strict, &["cost-per-mtok: 0"]), dear], "");
+    world.set("KEY_TWO", "scripted-key-0001");
+    let first = world.next_step_with(SHORT);
+    assert_eq!((first.status(), first.nodes("failed")), ("paused", 0), "{}", first.stderr);
+    let asked = strict.requests().len();
+    // The settled pool has another key: it is back, and nobody asks the other one.
+    world.set("KEY_TWO", "scripted-key-0002");
+    let second = world.next_step_with(SHORT);
+    assert_eq!(second.nodes("in_review"), 3, "{} {}", second.report, second.stderr);
+    assert_eq!(strict.requests().len(), asked);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn declared_requests_a_minute_hold_at_launch() {
     let endpoint = scripted(fixer).await;
     let world = world();
