@@ -161,6 +161,11 @@ fn same_model(one: &str, other: &str) -> bool {
     date || matches!(first, "latest" | "preview" | "exp")
 }
 
+/// What an attempt used whose requests no gateway saw: there was one at least.
+pub(super) fn unseen(usage: Usage) -> Usage {
+    Usage { requests: usage.requests.max(1), ..usage }
+}
+
 /// Does attempts on one kind of pool. Errors are outcomes: there is no other failure channel.
 #[async_trait]
 pub trait Worker: Send + Sync {

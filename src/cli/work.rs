@@ -39,6 +39,9 @@ pub(super) struct AcceptArgs {
     /// The model that worked.
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
+    /// Requests that the agent sent, as its account counts them.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub requests: u32,
     /// Input tokens that the agent consumed.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub input_tokens: u64,
@@ -105,7 +108,7 @@ pub(super) async fn accept(args: AcceptArgs) -> Result<(), Failure> {
     let delivered = Delivered {
         result: args.result,
         usage: Usage {
-            requests: 0,
+            requests: args.requests,
             input_tokens: args.input_tokens,
             output_tokens: args.output_tokens,
             cost_usd: args.cost_usd,

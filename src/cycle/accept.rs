@@ -13,7 +13,7 @@ use crate::model::{AttemptNumber, Finding, FindingId, Node, Outcome};
 use crate::process::Status;
 use crate::report::text;
 use crate::workspace::{
-    self, CheckResult, ScopePolicy, Slot, TakeLimits, Taken, Violation, WorkspaceError,
+    self, CheckResult, Reason, ScopePolicy, Slot, TakeLimits, Taken, Violation, WorkspaceError,
 };
 
 /// What an attempt is worth.
@@ -261,6 +261,7 @@ pub(super) async fn in_scope(
             refusal.tree = Some(after);
             refusal.friction =
                 vec![it(text, "widen the node's scope by policy, or leave it to a person")];
+            refusal.friction.extend(secret_refused(node, &violations));
             return Ok(Err(refusal));
         }
         friction
@@ -268,6 +269,18 @@ pub(super) async fn in_scope(
     }
     let touched = changes.iter().map(|c| String::from_utf8_lossy(&c.path).into_owned()).collect();
     Ok(Ok(Scoped { touched, friction }))
+}
+
+/// A credential that a change would have added, told apart from other violations.
+fn secret_refused(node: &Node, violations: &[Violation]) -> Option<EventKind> {
+    let secret = |it: &&Violation| matches!(it.reason, Reason::Secret { .. });
+    let found: Vec<Violation> = violations.iter().filter(secret).cloned().collect();
+    (!found.is_empty()).then(|| EventKind::Friction {
+        friction: FrictionType::SecretRefused,
+        discriminator: node.id.to_string(),
+        text: describe_violations(&found),
+        remedy: "look where the worker has it from; renew it if it is real".to_owned(),
+    })
 }
 
 /// A change as a commit on its base.

@@ -32,6 +32,8 @@ pub struct Done {
     pub classification: Option<Classification>,
     /// Consumption.
     pub usage: Usage,
+    /// Which key was refused, where another job knows.
+    pub key: Option<String>,
     /// What became of the node.
     pub end: End,
 }
@@ -45,7 +47,7 @@ pub enum End {
     Ended,
     /// It does not merge with accepted work; the next attempt builds on that.
     Conflict,
-    /// There was no room for its next request before then; nobody's failure.
+    /// Its pool had no room for its next request before then; nobody's failure.
     HeldBack(Timestamp),
     /// Somebody else owns it.
     Lost,
@@ -62,6 +64,16 @@ pub(super) struct Ticket {
     pub seat: Option<Arc<Seat>>,
     pub base: Base,
     pub previous_failure: Option<String>,
+    pub told: Told,
+}
+
+/// What only the job knows that did the attempt, where that was another one.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Told {
+    /// Until when our own windows or budgets let no request of it through there.
+    pub held_back: Option<Timestamp>,
+    /// Which key was refused there ([`super::keys`]).
+    pub key: Option<String>,
 }
 
 /// Runs one attempt to its recorded end.
@@ -81,6 +93,7 @@ pub async fn run(
             outcome: Outcome::Success,
             classification: None,
             usage: Usage::default(),
+            key: None,
             end: End::Lost,
         });
     };
@@ -190,7 +203,16 @@ impl Ticket {
             (Some(why), _) => Some(why.clone()),
             (None, failed) => failed.map(|f| f.detail.clone()),
         };
-        Self { node, findings, number, owner, pool, seat: None, base, previous_failure }
+        let told = Told::default();
+        Self { node, findings, number, owner, pool, seat: None, base, previous_failure, told }
+    }
+
+    /// Until when our own windows or budgets let no request of it through, where that ended it. A
+    /// request that can never fit is not meant.
+    pub(super) fn held_back(&self) -> Option<Timestamp> {
+        let here = self.seat.as_ref().and_then(|seat| seat.held_back());
+        let here = here.filter(|(refused, _)| refused.lack != Lack::Fit);
+        here.map(|(_, until)| until).or(self.told.held_back)
     }
 
     /// The attempt as its worker sees it.
@@ -308,6 +330,7 @@ pub(super) async fn record(
         outcome: report.outcome,
         classification: report.classification.clone(),
         usage: report.usage,
+        key: ticket.told.key.clone(),
         end: End::Ended,
     };
     let switched = model_switched(ticket, &report);
@@ -404,8 +427,7 @@ async fn refuse(
         None => None,
     };
     // An attempt that was not let through has failed at nothing, unless the request fits nowhere.
-    let held_back = ticket.seat.as_ref().and_then(|seat| seat.held_back());
-    let held_back = held_back.filter(|(refused, _)| refused.lack != Lack::Fit);
+    let held_back = ticket.held_back();
     let cancelled = cycle.cancel.is_cancelled();
     let stopped = cancelled || held_back.is_some();
     let burn = if stopped && refusal.outcome != Outcome::InvalidResult {
@@ -414,7 +436,7 @@ async fn refuse(
         crate::scheduling::burn(refusal.outcome)
     };
     if burn == Burn::None && stopped {
-        if let Some((_, until)) = held_back {
+        if let Some(until) = held_back {
             done.end = End::HeldBack(until);
         } else if refusal.outcome == Outcome::Timeout {
             // Our stop is no word of the pool's.

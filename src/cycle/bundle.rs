@@ -12,6 +12,7 @@ use std::io::Read as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -74,6 +75,13 @@ pub(super) struct Manifest {
     pub result: Option<WorkerResult>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub classification: Option<Classification>,
+    /// Until when our own windows or budgets let no request through, where that ended the attempt:
+    /// its backend has said nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_back: Option<Timestamp>,
+    /// Which key the backend refused: only this job has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
     #[serde(default)]
     pub usage: Usage,
     #[serde(default, skip_serializing_if = "Option::is_none")]

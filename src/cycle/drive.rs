@@ -14,11 +14,12 @@ use super::context::{Cycle, ReadyPool};
 use super::desk::Desk;
 use super::keys;
 use super::{CycleError, land, reconcile};
-use crate::ledger::{DependsOn, EventKind, FrictionType, NodeState, Run};
+use crate::ledger::{Burn, DependsOn, EventKind, FrictionType, NodeRecord, NodeState, Run};
 use crate::model::{NodeId, Outcome, PoolId};
 use crate::scheduling::{
     AttemptLimits, Budgets, Ceiling, Decision, Effect, Finish, Finished, Millis, NodeSpec,
-    NodeStatus, NodeWall, Options, PoolState, Scheduler, Settled, settles_across_cycles, timestamp,
+    NodeStatus, NodeWall, Options, PoolState, Scheduler, Settled, refused_here,
+    settles_across_cycles, timestamp,
 };
 
 /// What the drive came to.
@@ -278,6 +279,10 @@ fn effect_events(cycle: &Cycle, effect: &Effect, done: &Done) -> Vec<EventKind> 
                 evidence: evidence.clone(),
                 step: *step,
             }];
+            if *step > 1 {
+                let text = format!("limited {step} times in a row, as soon as its pause was over");
+                events.push(friction(FrictionType::QuotaEscalation, pool.to_string(), text));
+            }
             if *outcome == Outcome::QuotaUnclassified {
                 events.push(friction(FrictionType::QuotaUnclassified, pool.to_string(), evidence));
             }
@@ -296,7 +301,7 @@ fn effect_events(cycle: &Cycle, effect: &Effect, done: &Done) -> Vec<EventKind> 
                     until: settled.until.map(timestamp),
                     evidence: evidence.clone(),
                     key: (settled.outcome == Outcome::Auth)
-                        .then(|| keys::tag(cycle.config.pool(pool)?, &*cycle.env))
+                        .then(|| refused_key(cycle, pool, done))
                         .flatten(),
                 },
                 friction(kind, pool.to_string(), evidence),
@@ -316,13 +321,26 @@ fn effect_events(cycle: &Cycle, effect: &Effect, done: &Done) -> Vec<EventKind> 
     }
 }
 
-fn friction(kind: FrictionType, discriminator: String, text: String) -> EventKind {
+/// Which key it was: the job that was refused knows, else this one.
+fn refused_key(cycle: &Cycle, pool: &PoolId, done: &Done) -> Option<String> {
+    done.key.clone().or_else(|| keys::tag(cycle.config.pool(pool)?, &*cycle.env))
+}
+
+pub(super) fn friction(kind: FrictionType, discriminator: String, text: String) -> EventKind {
     let remedy = match kind {
         FrictionType::CreditExhausted => "top up the account, or exclude the pool; then `unsettle`",
         FrictionType::ModelUnavailable => "name another model, or wait for the probe",
         FrictionType::PacketTooLarge => "add a pool with a larger window, or split the node",
         FrictionType::DeclaredCostDrift => "declare `cost-per-mtok`, or exclude the pool",
         FrictionType::QuotaUnclassified => "declare the pool's limits",
+        FrictionType::QuotaEscalation => {
+            "declare the pool's limits, lower its `concurrent`, or add a pool"
+        }
+        FrictionType::QuotaBlind => {
+            "give it a `key-env`, so that its requests go through a gateway; or declare `concurrent`"
+        }
+        FrictionType::NewlyReachablePool => "nothing: nodes that fit it can use it now",
+        FrictionType::UnknownTier => "declare `tier`",
         _ => "see the pool's cause; renew its key (a new one is tried by itself) or exclude it",
     };
     EventKind::Friction { friction: kind, discriminator, text, remedy: remedy.to_owned() }
@@ -413,6 +431,7 @@ pub(super) fn node_specs(cycle: &Cycle, run: &Run) -> Vec<NodeSpec> {
                 spec.contract_failures = record.contract_burnt;
                 spec.infra_failures = record.infrastructure_burnt;
                 spec.spent = record.usage.into();
+                spec.refused = refused_by(cycle, run, record);
             }
             if let Some(bans) = run.bans.get(&node.id) {
                 spec.banned = bans.iter().map(|(p, t)| (p.clone(), *t)).collect();
@@ -421,6 +440,20 @@ pub(super) fn node_specs(cycle: &Cycle, run: &Run) -> Vec<NodeSpec> {
             spec
         })
         .collect()
+}
+
+/// Pools that refused what the node asks, while another one is left that may take it: one of this
+/// cycle, or one that is settled and may come back.
+fn refused_by(cycle: &Cycle, run: &Run, record: &NodeRecord) -> Vec<PoolId> {
+    let of_now = record.failures.iter().filter(|f| f.attempt.0 > record.reopened_after);
+    let refused = of_now.filter(|f| f.burn != Burn::None && refused_here(f.outcome));
+    let pools: Vec<PoolId> = refused.map(|f| f.pool.clone()).collect();
+    let settled = run.pools.iter().filter(|(_, pool)| pool.settled.is_some()).map(|(id, _)| id);
+    let declared = settled.filter(|id| cycle.config.pool(id).is_some());
+    if cycle.pools.keys().chain(declared).all(|id| pools.contains(id)) {
+        return Vec::new();
+    }
+    pools
 }
 
 /// The pools of this cycle that `wanted` lets through, with what the ledger remembers of them.

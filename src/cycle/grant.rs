@@ -1,6 +1,7 @@
 //! Handing nodes out to jobs of their own: observe, decide, claim. No worker is started here and no
 //! pool's key is needed; what is handed out stands in the ledger before anyone learns of it.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +24,7 @@ use crate::git::{Expect, PushResult, RefUpdate};
 use crate::ledger::{Applied, EventKind, GrantedClaim, Holder, NodeState, Share};
 use crate::model::{AttemptNumber, GrantId, NodeId, OwnerToken, PoolId, Provider, RunId};
 use crate::scheduling::partition::{Shares, partition};
-use crate::scheduling::{Decision, NodeSpec, NodeWall, PoolState};
+use crate::scheduling::{Decision, Millis, NodeSpec, NodeWall, PoolState, Scheduler};
 
 /// Jobs that a matrix may have in one workflow run (GitHub's limit).
 pub const MAX_NODES: usize = 256;
@@ -132,11 +133,13 @@ pub async fn grant(
     let mut worked = Worked::default();
     if cycle.journal.state().cancelled.is_none() && next_step::has_open_nodes(&cycle) {
         let by_comment = cycle.woken.by_comment;
-        let started = EventKind::CycleStarted { holder: cycle.holder.clone(), by_comment };
+        let holder = cycle.holder.clone();
+        let started = EventKind::CycleStarted { holder, by_comment, pools: None };
         cycle.journal.write(vec![started]).await?;
-        (worked.paused, worked.granted) = hand_out(&cycle, &set, &how).await?;
+        let outcome = hand_out(&cycle, &set, &how, &mut worked).await;
+        return next_step::conclude(&cycle, &set, worked, outcome).await;
     }
-    next_step::report(&cycle, &set, worked).await
+    next_step::conclude(&cycle, &set, worked, Ok(())).await
 }
 
 /// The host's share of a cycle that drives its own: handed out before anything starts here, so that
@@ -153,22 +156,39 @@ pub(super) async fn host_share(
     issue(cycle, picks, how).await
 }
 
+/// Why nodes that our pools can't take now can't go on, the host's pools looked at too.
+pub(super) fn beside_the_host(
+    cycle: &Cycle,
+    ours: Vec<NodeWall>,
+) -> Result<Vec<NodeWall>, CycleError> {
+    if ours.is_empty() || !cycle.pools.values().any(is_host) {
+        return Ok(ours);
+    }
+    let mut host = drive::scheduler_over(cycle, is_host)?;
+    let now = cycle.clock.now().as_millisecond();
+    let beside = |wall: NodeWall| match host.wall(&wall.node, now) {
+        Some(other) => wall.beside(other, now),
+        None => wall,
+    };
+    Ok(ours.into_iter().map(beside).collect())
+}
+
 async fn hand_out(
     cycle: &Arc<Cycle>,
     set: &PoolSet,
     how: &GrantOptions,
-) -> Result<(Option<crate::ledger::PauseCause>, Option<Grant>), CycleError> {
+    worked: &mut Worked,
+) -> Result<(), CycleError> {
     let (picks, walls) = decide(cycle, how)?;
-    let granted = issue(cycle, picks, how).await?;
-    if granted.is_some() {
-        next_step::resume(cycle).await?;
-        return Ok((None, granted));
+    worked.granted = issue(cycle, picks, how).await?;
+    if worked.granted.is_some() {
+        return next_step::resume(cycle).await;
     }
-    if walls.is_empty() && !cycle.pools.is_empty() {
-        return Ok((None, None));
+    if !walls.is_empty() || cycle.pools.is_empty() {
+        let drive = Drive { walls, ..Drive::default() };
+        worked.paused = pause::record(cycle, &drive, set).await?;
     }
-    let drive = Drive { walls, ..Drive::default() };
-    Ok((pause::record(cycle, &drive, set).await?, None))
+    Ok(())
 }
 
 fn is_host(pool: &ReadyPool) -> bool {
@@ -198,26 +218,42 @@ fn split(cycle: &Cycle, width: u32) -> Result<Shares, CycleError> {
 fn decide(cycle: &Cycle, how: &GrantOptions) -> Result<(Vec<Pick>, Vec<NodeWall>), CycleError> {
     let shares = split(cycle, how.width)?;
     let mut left = how.max_nodes.min(MAX_NODES);
-    let (mut picks, mut walls) = (Vec::new(), Vec::new());
+    let (mut picks, mut sides) = (Vec::new(), Vec::new());
     for (share, others) in [(Share::Work, &shares.host), (Share::Host, &shares.in_process)] {
-        let (some, blocked) = choose(cycle, share, others, left)?;
+        let (some, side) = choose(cycle, share, others, left)?;
         left -= some.len();
         picks.extend(some);
-        walls.extend(blocked);
+        sides.extend(side);
     }
+    let walls = both_sides(&mut sides, &picks, cycle.clock.now().as_millisecond());
     Ok((picks, walls))
 }
 
-/// What the pools of one side can start now, without the other side's nodes.
+/// One wall for each node that no side takes now, over the pools of both.
+fn both_sides(sides: &mut [Scheduler], picks: &[Pick], now: Millis) -> Vec<NodeWall> {
+    let mut waiting: BTreeSet<NodeId> = BTreeSet::new();
+    for side in &mut *sides {
+        waiting.extend(side.walls(now).into_iter().map(|wall| wall.node));
+    }
+    waiting.retain(|node| picks.iter().all(|pick| pick.node != *node));
+    let over_all = |node: &NodeId| {
+        let walls = sides.iter_mut().filter_map(|side| side.wall(node, now));
+        walls.reduce(|one, other| one.beside(other, now))
+    };
+    waiting.iter().filter_map(over_all).collect()
+}
+
+/// What the pools of one side can start now, without the other side's nodes; and the core that says
+/// so, where the side has pools.
 fn choose(
     cycle: &Cycle,
     share: Share,
     others: &[NodeId],
     most: usize,
-) -> Result<(Vec<Pick>, Vec<NodeWall>), CycleError> {
+) -> Result<(Vec<Pick>, Option<Scheduler>), CycleError> {
     let wanted = |pool: &ReadyPool| is_host(pool) == (share == Share::Host);
     if !cycle.pools.values().any(wanted) {
-        return Ok((Vec::new(), Vec::new()));
+        return Ok((Vec::new(), None));
     }
     let mut scheduler = drive::scheduler_over(cycle, wanted)?;
     for node in others {
@@ -230,7 +266,7 @@ fn choose(
     {
         picks.push(Pick { node, pool, share });
     }
-    Ok((picks, scheduler.walls(now)))
+    Ok((picks, Some(scheduler)))
 }
 
 /// Claims the picks, and gives those that were won to whoever does them.

@@ -32,6 +32,14 @@ pub(super) fn tag(pool: &PoolConfig, env: &Env) -> Option<String> {
     Some(format!("{salt}:{}", digest(&salt, &secrets(pool, env)?)))
 }
 
+/// Whether a text from elsewhere has the form of a tag.
+pub(super) fn is_tag(text: &str) -> bool {
+    let hex = |part: &str, length| {
+        part.len() == length && part.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+    };
+    text.split_once(':').is_some_and(|(salt, digest)| hex(salt, 16) && hex(digest, 4))
+}
+
 fn digest(salt: &str, secret: &str) -> String {
     let mut out = [0_u8; 2];
     let algorithm = ring::pbkdf2::PBKDF2_HMAC_SHA256;
@@ -64,7 +72,7 @@ pub(super) fn lift(config: &Config, run: &Run, env: &Env) -> Vec<EventKind> {
 
 #[cfg(test)]
 mod tests {
-    use super::{same, tag};
+    use super::{is_tag, same, tag};
     use crate::config::PoolConfig;
     use crate::model::Provider;
 
@@ -75,6 +83,10 @@ mod tests {
         pool.key_env = Some("KEY".to_owned());
         let with = |key: &'static str| move |_: &str| Some(key.to_owned());
         let told = tag(&pool, &with("first-key")).unwrap();
+        assert!(is_tag(&told));
+        assert!(
+            !["", ":", "first-key", &told[1..], &told.to_uppercase()].map(is_tag).contains(&true)
+        );
         assert!(same(&told, &pool, &with("first-key\n")));
         assert!(!same(&told, &pool, &with("second-key")));
         assert!(same(&told, &pool, &|_: &str| None));

@@ -24,6 +24,7 @@ mod land;
 mod memory;
 mod names;
 mod next_step;
+mod notices;
 mod open;
 mod pause;
 mod pools;

@@ -1,6 +1,6 @@
 //! The cycle itself: observe, work, land, report. Exactly one per call.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -15,8 +15,8 @@ use super::setup::{Options, Parts};
 use super::take_in::TakenIn;
 use super::walls::AllWalls;
 use super::{
-    CycleError, answers, branch, close, drive, grant, inbox, keys, land, open, pause, proceed,
-    rebuild, reconcile, setup, show, view,
+    CycleError, answers, branch, close, drive, grant, inbox, keys, land, notices, open, pause,
+    proceed, rebuild, reconcile, setup, show, take_in, view,
 };
 use crate::backends::Surroundings;
 use crate::backends::openai::ProcessVerify;
@@ -130,10 +130,33 @@ pub async fn next_step(
     match begin(options, Job::Whole, cancel).await? {
         Begun::Over(report) => Ok(*report),
         Begun::Ready(cycle, set) => {
-            let outcome = observe_and_work(&cycle, &set).await;
-            report(&cycle, &set, outcome?).await
+            let mut worked = Worked::default();
+            let outcome = observe_and_work(&cycle, &set, &mut worked).await;
+            conclude(&cycle, &set, worked, outcome).await
         }
     }
+}
+
+/// The report, or the error. What was handed out is given back where nobody is told of it: its jobs
+/// never begin.
+pub(super) async fn conclude(
+    cycle: &Arc<Cycle>,
+    set: &PoolSet,
+    worked: Worked,
+    outcome: Result<(), CycleError>,
+) -> Result<CycleReport, CycleError> {
+    let granted: BTreeSet<GrantId> = worked.granted.iter().map(|grant| grant.id.clone()).collect();
+    let report = match outcome {
+        Ok(()) => report(cycle, set, worked).await,
+        Err(error) => Err(error),
+    };
+    if report.is_err()
+        && let Err(error) =
+            take_in::give_back(cycle, &granted, "its cycle failed before anyone got it").await
+    {
+        tracing::warn!(%error, "what was handed out could not be given back");
+    }
+    report
 }
 
 /// What a job is for.
@@ -358,26 +381,25 @@ pub(super) async fn observe(cycle: &Cycle) -> Result<(), CycleError> {
     Ok(())
 }
 
-async fn observe_and_work(cycle: &Arc<Cycle>, set: &PoolSet) -> Result<Worked, CycleError> {
+async fn observe_and_work(
+    cycle: &Arc<Cycle>,
+    set: &PoolSet,
+    worked: &mut Worked,
+) -> Result<(), CycleError> {
     observe(cycle).await?;
-    let mut worked = Worked::default();
     if cycle.journal.state().cancelled.is_none() && has_open_nodes(cycle) {
         setup::check_verify_programs(&open::all_verify(&cycle.plan), &*cycle.env)?;
-        let started = EventKind::CycleStarted {
-            holder: cycle.holder.clone(),
-            by_comment: cycle.woken.by_comment,
-        };
-        cycle.journal.write(vec![started]).await?;
+        cycle.journal.write(notices::beginning(cycle)).await?;
         worked.granted = grant::host_share(cycle, &GrantOptions::default()).await?;
-        let driven = drive::drive(cycle).await?;
+        let mut driven = drive::drive(cycle).await?;
         worked.attempts = driven.started;
         // What is built on work that was done again follows it at once.
         rebuild::all(cycle).await?;
         land::finish_pending(cycle).await?;
+        driven.walls = grant::beside_the_host(cycle, driven.walls)?;
         worked.paused = pause::record(cycle, &driven, set).await?;
     }
-    wind_up(cycle, set, &mut worked).await?;
-    Ok(worked)
+    wind_up(cycle, set, worked).await
 }
 
 /// After the work: a pause that is over ends, and a run whose nodes are all final is closed.

@@ -12,17 +12,19 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::accept::{self, Refusal, Verdict};
-use super::attempt::{self, End, Ticket};
+use super::attempt::{self, End, Ticket, Told};
 use super::bundle::{self, Bundle, Manifest, Said};
 use super::context::Cycle;
 use super::desk::Desk;
 use super::next_step::{self, Begun, CycleReport, Job, Worked};
 use super::setup::Options;
-use super::{CycleError, drive, land, names, reconcile, work};
+use super::{CycleError, drive, keys, land, names, reconcile, work};
 use crate::backends::{ModelSwitch, WorkReport, prompt, result};
 use crate::git::Oid;
 use crate::ledger::{EventKind, GrantedClaim, Run};
-use crate::model::{Classification, GrantId, NodeId, Outcome, OwnerToken, RunId, Usage, scrub};
+use crate::model::{
+    Classification, GrantId, NodeId, Outcome, OwnerToken, Provider, RunId, Usage, scrub,
+};
 use crate::workspace::{ParcelError, unpack};
 
 /// Entries of the folder that are looked at; a grant has at most 256 results.
@@ -111,7 +113,7 @@ pub async fn merge_results(
     let mut grants: BTreeSet<GrantId> = how.grant.iter().cloned().collect();
     let outcome = take_in(&cycle, &how, &mut grants).await;
     // On every path: nothing stays held that no job works on.
-    let released = give_back(&cycle, &grants).await;
+    let released = give_back(&cycle, &grants, "no result came from its job").await;
     let mut taken = outcome?;
     for node in released? {
         if !taken.iter().any(|t| t.node.as_ref() == Some(&node) && t.fate != Fate::Refused) {
@@ -130,7 +132,11 @@ pub async fn merge_results(
 
 /// Gives back what is still held, and ends the grants. A grant whose claims were all gone before is
 /// ended as well.
-async fn give_back(cycle: &Cycle, grants: &BTreeSet<GrantId>) -> Result<Vec<NodeId>, CycleError> {
+pub(super) async fn give_back(
+    cycle: &Cycle,
+    grants: &BTreeSet<GrantId>,
+    why: &str,
+) -> Result<Vec<NodeId>, CycleError> {
     let (mut events, mut nodes) = (Vec::new(), Vec::new());
     {
         let run = cycle.journal.state();
@@ -139,7 +145,6 @@ async fn give_back(cycle: &Cycle, grants: &BTreeSet<GrantId>) -> Result<Vec<Node
             for granted in run.outstanding(record) {
                 let claim = run.nodes.get(&granted.node).and_then(|n| n.claim.as_ref());
                 let Some(claim) = claim else { continue };
-                let why = "no result came from its job";
                 events.push(reconcile::end_of_dead_claim(&run, &granted.node, claim, why));
                 nodes.push(granted.node.clone());
             }
@@ -390,8 +395,9 @@ async fn judge_apart(
 ) -> Result<Option<Judged>, CycleError> {
     let several = results.len() > 1;
     let Some(it) = results.pop() else { return Ok(None) };
-    let Arrived { ticket, mut manifest, tree, file, .. } = it;
+    let Arrived { mut ticket, mut manifest, tree, file, .. } = it;
     let report = report(&mut manifest, &ticket);
+    ticket.told = told(&manifest);
     if several {
         let why = "Two different results came from its job; neither counts.";
         let verdict = Verdict::Refused(Refusal::new(Outcome::Error, why));
@@ -447,12 +453,22 @@ async fn judge(
     }
 }
 
+/// What only the job can know. That our own limits ended the attempt goes with the one outcome that
+/// they end in.
+fn told(manifest: &Manifest) -> Told {
+    let ended = matches!(manifest.said, Said::Refused { outcome: Outcome::RateLimited, .. });
+    let key = manifest.key.clone().filter(|tag| keys::is_tag(tag));
+    Told { held_back: manifest.held_back.filter(|_| ended), key }
+}
+
 /// The job's word on how its backend did, within bounds.
 fn report(manifest: &mut Manifest, ticket: &Ticket) -> WorkReport {
     let usage = manifest.usage;
     let sane = usage.cost_usd.is_finite();
+    // No gateway of ours counts for a host: what it did took one request of its account at least.
+    let least = u32::from(ticket.pool.pool.provider == Provider::Host);
     let usage = Usage {
-        requests: usage.requests.min(u32::try_from(MAX_COUNT).unwrap_or(u32::MAX)),
+        requests: usage.requests.clamp(least, u32::try_from(MAX_COUNT).unwrap_or(u32::MAX)),
         input_tokens: usage.input_tokens.min(MAX_COUNT),
         output_tokens: usage.output_tokens.min(MAX_COUNT),
         cost_usd: if sane { usage.cost_usd.clamp(0.0, MAX_USD) } else { 0.0 },

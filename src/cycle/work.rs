@@ -22,7 +22,7 @@ use super::desk::Desk;
 use super::error::blocking;
 use super::pools;
 use super::setup::{self, Options};
-use super::{CycleError, GrantedNode, drive, names, next_step, open, seal};
+use super::{CycleError, GrantedNode, drive, keys, names, next_step, open, seal};
 use crate::backends::{Attempt, WorkReport, Worker, WorkerResult, result};
 use crate::config::Config;
 use crate::git::{Oid, parse_oid};
@@ -387,6 +387,9 @@ async fn leave(
         Said::Refused { detail, .. } => detail.clone(),
         Said::Done | Said::Satisfied => String::new(),
     };
+    let held_back = ticket.held_back().filter(|_| !acceptable);
+    let settings = cycle.config.pool(&ticket.pool.pool.id).filter(|_| outcome == Outcome::Auth);
+    let key = settings.and_then(|pool| keys::tag(pool, &*cycle.env));
     let manifest = Manifest {
         run: granted.run.clone(),
         grant: granted.grant.clone(),
@@ -400,6 +403,8 @@ async fn leave(
         outcome: report.outcome,
         result: report.result,
         classification: report.classification,
+        held_back,
+        key,
         usage: report.usage,
         model_seen: report.model_seen,
         log: report.log,

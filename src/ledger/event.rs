@@ -124,6 +124,7 @@ pub enum FrictionType {
     BaseBroken,
     SecretRefused,
     ModelSwitched,
+    UnknownTier,
 }
 
 /// What verified a tree.
@@ -512,6 +513,9 @@ pub enum EventKind {
         /// A comment woke it.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         by_comment: bool,
+        /// The pools that it can use, where it has asked them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pools: Option<Vec<PoolId>>,
     },
     /// The cycle ended with this status.
     CycleEnded { status: String },

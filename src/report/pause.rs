@@ -36,7 +36,9 @@ pub(super) fn sentences(view: &RunView, pause: &PauseRecord) -> (String, String)
              `/overhaul budget +5` adds five dollars where the budget is yours.",
         ),
         PauseCause::CapReached => (
-            format!("Every fitting pool is full at this moment. Waiting: {n}."),
+            format!(
+                "Every fitting pool is full at this moment, or rests after failures. Waiting: {n}."
+            ),
             "This clears in seconds to minutes; the next cycle goes on by itself. Nothing needs \
              to be done.",
         ),
@@ -74,7 +76,7 @@ pub(super) fn sentences(view: &RunView, pause: &PauseRecord) -> (String, String)
 pub(super) fn headline(cause: PauseCause) -> &'static str {
     match cause {
         PauseCause::BudgetExhausted => "Paused: waiting for quota",
-        PauseCause::CapReached => "Paused for a moment: every pool is full",
+        PauseCause::CapReached => "Paused for a moment: no pool is free",
         PauseCause::NoCapablePool => "Stuck: no pool is big enough",
         PauseCause::NoUsablePool => "Stuck: no usable pool",
         PauseCause::JobDeadline => "Paused: out of time in this job",

@@ -362,7 +362,7 @@ pub(super) fn events() -> Vec<Event> {
         ),
         event(
             "29T13:37:05",
-            EventKind::CycleStarted { holder: Default::default(), by_comment: false },
+            EventKind::CycleStarted { holder: Default::default(), by_comment: false, pools: None },
         ),
     ];
     let first = ["29T13:37:06", "29T13:39:50"];
@@ -389,7 +389,7 @@ pub(super) fn events() -> Vec<Event> {
     log.push(event("29T13:41:01", accepted("N-003", 1, small)));
     log.push(event(
         "30T13:37:04",
-        EventKind::CycleStarted { holder: Default::default(), by_comment: false },
+        EventKind::CycleStarted { holder: Default::default(), by_comment: false, pools: None },
     ));
     let times = ["30T13:37:05", "30T13:39:50"];
     log.extend(attempt("N-002", 2, big, times, accepted("N-002", 2, big)));

@@ -131,9 +131,9 @@ impl Scheduler {
         }
         let out_of_budget = self.reckon(ix);
         let work = &mut self.nodes[at];
-        let refused_everywhere = burn == Burn::Contract
-            && !out_of_budget
-            && self.classes[work.class].eligible.is_empty();
+        // A pool that is settled or has no room now has not refused it.
+        let refused_everywhere =
+            burn == Burn::Contract && !out_of_budget && self.classes[work.class].fit.is_empty();
         let limits = self.options.attempts;
         if work.contract >= limits.contract
             || work.infra >= limits.infrastructure
@@ -244,15 +244,14 @@ impl Scheduler {
     }
 
     /// There was no room for the attempt's next request: nothing is learned, nothing is burnt, and
-    /// the node waits until then at least.
+    /// the node does not ask the pools of that meter before then. Others may take it at once.
     pub fn held_back(&mut self, node: &NodeId, until: Millis) {
+        let Some(ix) = self.node_ix(node) else { return };
+        let pool = self.nodes[ix as usize].running.map(|running| running.pool);
         self.cancelled(node);
-        if let Some(ix) = self.node_ix(node)
-            && self.nodes[ix as usize].state == NodeState::Ready
-        {
-            self.leave_ready(ix);
-            self.nodes[ix as usize].state = NodeState::Delayed(until);
-            self.delayed.insert((until, ix));
+        if let Some(pool) = pool {
+            self.leave_guide();
+            self.hold(ix, self.meter_of[pool], until);
         }
     }
 

@@ -126,6 +126,8 @@ pub(super) struct Meter {
     day_tokens: Window,
     input: Window,
     output: Window,
+    /// Input and output tokens of a minute; only what a backend says limits them together.
+    tokens: Window,
     in_flight: u32,
     /// Requests of running attempts that are under way.
     sending: u32,
@@ -152,6 +154,7 @@ impl Meter {
             day_tokens: Window::new(DAY),
             input: Window::new(MINUTE),
             output: Window::new(MINUTE),
+            tokens: Window::new(MINUTE),
             in_flight: 0,
             sending: 0,
             outstanding: Ahead::default(),
@@ -176,20 +179,24 @@ impl Meter {
         let d = self.output.earliest(now, output, ahead.output, e.output_tokens)?;
         let promised = ahead.input.saturating_add(ahead.output);
         let f = self.day_tokens.earliest(now, self.declared.tokens_per_day, promised, e.total())?;
-        Some(a.max(b).max(c).max(d).max(f))
+        let g = self.tokens.earliest(now, None, promised, e.total())?;
+        Some(a.max(b).max(c).max(d).max(f).max(g))
+    }
+
+    /// Books into every window, also where nothing is declared: a backend may say at any time how
+    /// much is left of one, and what is under way counts against that.
+    fn book(&mut self, at: Millis, requests: u64, tokens: Estimate) {
+        self.seq += 1;
+        self.requests.push(self.seq, at, requests);
+        self.day.push(self.seq, at, requests);
+        self.day_tokens.push(self.seq, at, tokens.total());
+        self.input.push(self.seq, at, tokens.input_tokens);
+        self.output.push(self.seq, at, tokens.output_tokens);
+        self.tokens.push(self.seq, at, tokens.total());
     }
 
     fn charge(&mut self, now: Millis, estimate: Estimate) -> u64 {
-        self.seq += 1;
-        self.requests.push(self.seq, now, 1);
-        if self.declared.requests_per_day.is_some() {
-            self.day.push(self.seq, now, 1);
-        }
-        if self.declared.tokens_per_day.is_some() {
-            self.day_tokens.push(self.seq, now, estimate.total());
-        }
-        self.input.push(self.seq, now, estimate.input_tokens);
-        self.output.push(self.seq, now, estimate.output_tokens);
+        self.book(now, 1, estimate);
         let out = &mut self.outstanding;
         out.requests = out.requests.saturating_add(1);
         out.input = out.input.saturating_add(estimate.input_tokens);
@@ -338,6 +345,7 @@ impl Meters {
             meter.day_tokens.adjust(reservation.seq, used.total());
             meter.input.adjust(reservation.seq, used.input_tokens);
             meter.output.adjust(reservation.seq, used.output_tokens);
+            meter.tokens.adjust(reservation.seq, used.total());
         }
     }
 
@@ -347,19 +355,14 @@ impl Meters {
         if requests == 0 {
             return;
         }
-        let meter = &mut self.meters[ix.0];
-        meter.seq += 1;
-        meter.requests.push(meter.seq, now, requests);
-        if meter.declared.requests_per_day.is_some() {
-            meter.day.push(meter.seq, now, requests);
-        }
+        self.meters[ix.0].book(now, requests, Estimate::default());
     }
 
     /// The backend answers: it has counted the request by now.
     pub fn counted(&mut self, reservation: Reservation, now: Millis) {
         let meter = &mut self.meters[reservation.meter.0];
         let days = [&mut meter.day, &mut meter.day_tokens];
-        let minutes = [&mut meter.requests, &mut meter.input, &mut meter.output];
+        let minutes = [&mut meter.requests, &mut meter.input, &mut meter.output, &mut meter.tokens];
         for window in minutes.into_iter().chain(days) {
             window.counted(reservation.seq, now);
         }
@@ -397,7 +400,7 @@ impl Meters {
             }
             Dimension::Tokens => {
                 let outstanding = out.input.saturating_add(out.output);
-                meter.input.correct(hint.remaining, outstanding, hint.reset_at);
+                meter.tokens.correct(hint.remaining, outstanding, hint.reset_at);
             }
         }
     }
@@ -479,18 +482,9 @@ impl Meters {
 
     /// Books what an earlier job used; in the order of time.
     pub fn remember(&mut self, ix: MeterIx, at: Millis, used: &Usage) {
-        let meter = &mut self.meters[ix.0];
-        meter.seq += 1;
-        let requests = u64::from(used.requests);
-        meter.requests.push(meter.seq, at, requests);
-        if meter.declared.requests_per_day.is_some() {
-            meter.day.push(meter.seq, at, requests);
-        }
-        if meter.declared.tokens_per_day.is_some() {
-            meter.day_tokens.push(meter.seq, at, used.tokens());
-        }
-        meter.input.push(meter.seq, at, used.input_tokens);
-        meter.output.push(meter.seq, at, used.output_tokens);
+        let tokens =
+            Estimate { input_tokens: used.input_tokens, output_tokens: used.output_tokens };
+        self.meters[ix.0].book(at, u64::from(used.requests), tokens);
     }
 
     /// The limits that hold now: declared, tightened by learned ones.

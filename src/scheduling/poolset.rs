@@ -31,6 +31,12 @@ impl PoolSet {
         self.0.get(ix / 64).is_some_and(|word| word & (1 << (ix % 64)) != 0)
     }
 
+    /// Is none in?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(|&word| word == 0)
+    }
+
     /// Every index, ascending.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         self.0.iter().enumerate().flat_map(|(w, &word)| {

@@ -49,6 +49,8 @@ pub struct NodeSpec {
     pub infra_failures: u32,
     /// Pools that refused this size, with the tokens that were refused.
     pub banned: Vec<(PoolId, u64)>,
+    /// Pools that refused what was asked, for another reason: not asked again.
+    pub refused: Vec<PoolId>,
     /// What its attempts have used so far.
     pub spent: Spent,
 }
@@ -72,6 +74,7 @@ impl NodeSpec {
             contract_failures: 0,
             infra_failures: 0,
             banned: Vec::new(),
+            refused: Vec::new(),
             spent: Spent::default(),
         }
     }

@@ -2,6 +2,7 @@
 
 use super::budget::OverBudget;
 use super::health::Gate;
+use super::outcome::{PoolEffect, pool_effect};
 use super::scheduler::Scheduler;
 use super::select::{self, Misfit, estimate};
 use super::{Millis, timestamp};
@@ -32,6 +33,8 @@ pub enum Obstacle {
     Budget(OverBudget),
     /// The node itself waits for its retry delay.
     Delay(Millis),
+    /// It has no room for the requests of this node before then.
+    Held(Millis),
 }
 
 /// One waiting node.
@@ -54,7 +57,11 @@ pub struct NodeWall {
 impl Obstacle {
     fn not_before(self) -> Option<Millis> {
         match self {
-            Self::Paused(_, at) | Self::Window(at) | Self::Day(at) | Self::Delay(at) => Some(at),
+            Self::Paused(_, at)
+            | Self::Window(at)
+            | Self::Day(at)
+            | Self::Delay(at)
+            | Self::Held(at) => Some(at),
             _ => None,
         }
     }
@@ -76,6 +83,10 @@ impl Obstacle {
                 format!("below the capability floor {}", tier_word(floor))
             }
             Self::Settled(outcome) => format!("out: {}", outcome_word(outcome)),
+            Self::Paused(outcome, at) if rests(outcome) => {
+                let word = outcome_word(outcome);
+                format!("failed several times in a row ({word}), tried again at {}", timestamp(at))
+            }
             Self::Paused(outcome, at) => {
                 format!("{}, until {}", outcome_word(outcome), timestamp(at))
             }
@@ -85,8 +96,14 @@ impl Obstacle {
             Self::Probing => "a probe decides first".to_owned(),
             Self::Budget(over) => over.text().to_owned(),
             Self::Delay(at) => format!("retried at {}", timestamp(at)),
+            Self::Held(at) => format!("has no room for its requests until {}", timestamp(at)),
         }
     }
+}
+
+/// A pool whose circuit breaker is open: it has failed, and nothing says that a quota is used up.
+fn rests(outcome: Outcome) -> bool {
+    pool_effect(outcome) == PoolEffect::Suspect
 }
 
 fn tier_word(tier: Tier) -> &'static str {
@@ -133,6 +150,18 @@ impl From<&NodeWall> for PausedNode {
     }
 }
 
+impl NodeWall {
+    /// The same node before the pools of another side: one wall over both.
+    #[must_use]
+    pub fn beside(mut self, other: Self, now: Millis) -> Self {
+        self.pools.extend(other.pools);
+        self.pools.sort_by(|a, b| a.0.cmp(&b.0));
+        let obstacles: Vec<Obstacle> = self.pools.iter().map(|p| p.1).collect();
+        (self.cause, self.not_before) = cause(&obstacles, now);
+        self
+    }
+}
+
 /// The cause of a pause of several nodes, and the earliest time at which one of them goes on. What
 /// heals soonest names the pause; each node keeps its own cause.
 #[must_use]
@@ -146,6 +175,11 @@ pub fn summary(walls: &[NodeWall]) -> Option<(PauseCause, Option<Millis>)> {
         PauseCause::Operator => 5,
     };
     let cause = walls.iter().map(|w| w.cause).min_by_key(|c| weight(*c))?;
+    // One that may go on at any moment waits for no other one's time.
+    let at_once = |w: &NodeWall| w.cause == PauseCause::CapReached && w.not_before.is_none();
+    if walls.iter().any(at_once) {
+        return Some((cause, None));
+    }
     Some((cause, walls.iter().filter_map(|w| w.not_before).min()))
 }
 
@@ -162,19 +196,31 @@ pub fn cause(obstacles: &[Obstacle], now: Millis) -> (PauseCause, Option<Millis>
     if capable.is_empty() {
         return (PauseCause::NoCapablePool, None);
     }
-    let not_before = capable.iter().filter_map(|o| o.not_before()).min();
     let momentary = |o: &Obstacle| match o {
-        Obstacle::Busy | Obstacle::Probing | Obstacle::Window(_) | Obstacle::Delay(_) => true,
-        Obstacle::Day(at) => *at - now <= MOMENTARY,
+        Obstacle::Busy | Obstacle::Probing | Obstacle::Delay(_) => true,
+        Obstacle::Paused(outcome, _) => rests(*outcome),
+        Obstacle::Window(at) | Obstacle::Day(at) | Obstacle::Held(at) => *at - now <= MOMENTARY,
         _ => false,
     };
-    if capable.iter().any(momentary) {
-        return (PauseCause::CapReached, not_before);
+    let soon: Vec<Obstacle> = capable.iter().copied().filter(momentary).collect();
+    if soon.is_empty() {
+        return (PauseCause::BudgetExhausted, earliest(&capable));
     }
-    (PauseCause::BudgetExhausted, not_before)
+    // A slot may come free at any moment: a pool that waits for hours says nothing of that.
+    let at_once = soon.iter().any(|o| o.not_before().is_none());
+    (PauseCause::CapReached, if at_once { None } else { earliest(&soon) })
+}
+
+fn earliest(obstacles: &[Obstacle]) -> Option<Millis> {
+    obstacles.iter().filter_map(|o| o.not_before()).min()
 }
 
 impl Scheduler {
+    /// What stands between a node and each pool of this set, wherever the node is.
+    pub fn wall(&mut self, node: &NodeId, now: Millis) -> Option<NodeWall> {
+        self.node_ix(node).map(|ix| self.wall_of(ix as usize, now))
+    }
+
     pub(super) fn wall_of(&mut self, ix: usize, now: Millis) -> NodeWall {
         let pools: Vec<(PoolId, Obstacle)> = (0..self.pools.len())
             .map(|p| (self.pools[p].pool.id.clone(), self.obstacle(ix, p, now)))
@@ -210,7 +256,7 @@ impl Scheduler {
             return Obstacle::Budget(over);
         }
         let class = &self.classes[self.nodes[ix].class];
-        if !class.eligible.contains(&p) {
+        if !select::meets(pool, class.real_floor) {
             return Obstacle::Misfit(Misfit::Tier(class.real_floor));
         }
         let need = estimate(spec, pool);
@@ -223,7 +269,9 @@ impl Scheduler {
             Gate::Open | Gate::Settled(_) => {}
         }
         let meter = self.meter_of[p];
+        let held = self.nodes[ix].held_by(meter).unwrap_or(now);
         match self.meters.earliest(meter, now, need) {
+            Some(at) if held > at => Obstacle::Held(held),
             Some(at) if at > now && self.meters.day_is_full(meter, now, need) => Obstacle::Day(at),
             Some(at) if at > now => Obstacle::Window(at),
             _ => match self.nodes[ix].state {
@@ -236,11 +284,28 @@ impl Scheduler {
 
 #[cfg(test)]
 mod tests {
-    use super::{Obstacle, cause};
+    use super::{NodeWall, Obstacle, cause, summary};
     use crate::ledger::PauseCause;
-    use crate::model::Outcome;
+    use crate::model::{NodeId, Outcome, PoolId, Tier};
     use crate::scheduling::budget::{OverBudget, Scope};
     use crate::scheduling::select::Misfit;
+
+    #[test]
+    fn a_node_that_may_go_on_at_any_moment_waits_for_no_reset() {
+        let wall = |obstacle: Obstacle| {
+            let pools = vec![(PoolId::new("p"), obstacle)];
+            let (cause, not_before) = cause(&[obstacle], 0);
+            let node = NodeId::new("N").unwrap();
+            NodeWall { node, cause, not_before, need: (1, 1), tier: Tier::Small, pools }
+        };
+        let reset = wall(Obstacle::Paused(Outcome::RateLimited, 3_600_000));
+        let full = wall(Obstacle::Window(30_000));
+        let whole = |walls: &[NodeWall]| summary(walls).unwrap();
+        let both = [reset.clone(), full];
+        assert_eq!(whole(&both), (PauseCause::CapReached, Some(30_000)));
+        let both = [reset, wall(Obstacle::Busy)];
+        assert_eq!(whole(&both), (PauseCause::CapReached, None));
+    }
 
     #[test]
     fn one_cause_per_kind_of_wall() {
@@ -257,9 +322,16 @@ mod tests {
             cause(&[reset, Obstacle::Window(30_000)], 0),
             (PauseCause::CapReached, Some(30_000))
         );
-        assert_eq!(
-            cause(&[Obstacle::Day(7_200_000)], 0),
-            (PauseCause::BudgetExhausted, Some(7_200_000))
-        );
+        assert_eq!(cause(&[reset, Obstacle::Busy], 0), (PauseCause::CapReached, None));
+        assert_eq!(cause(&[reset, Obstacle::Probing], 0), (PauseCause::CapReached, None));
+        for far in [Obstacle::Window, Obstacle::Day, Obstacle::Held].map(|of| of(7_200_000)) {
+            assert_eq!(cause(&[far], 0), (PauseCause::BudgetExhausted, Some(7_200_000)));
+        }
+        assert_eq!(cause(&[Obstacle::Held(60_000)], 0).0, PauseCause::CapReached);
+        for outcome in [Outcome::Transient, Outcome::Timeout] {
+            let down = Obstacle::Paused(outcome, 900_000);
+            assert_eq!(cause(&[down], 0), (PauseCause::CapReached, Some(900_000)));
+            assert!(down.text().contains("failed several times in a row"), "{}", down.text());
+        }
     }
 }

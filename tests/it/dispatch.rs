@@ -150,6 +150,29 @@ async fn three_concurrent_429s_are_one_step_and_the_next_window_is_the_second() 
     let second = not_before(&world.next_step_with(SHORT));
     assert!(second >= until + SignedDuration::from_secs(121), "{second}");
     assert!(second < until + SignedDuration::from_secs(181), "{second}");
+    assert_eq!(friction(&world, "quota_escalation").len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn what_is_worth_saying_of_pools_is_said_once() {
+    let endpoint = scripted(|_, _| rate_limited()).await;
+    let mut world = world();
+    let small = pool("one", &endpoint, &["tier: standard", "limits: {concurrent: 1}"]);
+    let later = pool("two", &endpoint, &["account: other"]).replace("KEY_ONE", "KEY_TWO");
+    configure(&world, &[small.clone(), later.clone()], "");
+    let first = world.next_step_with(SHORT);
+    assert!(first.report["pools-left-out"].to_string().contains("KEY_TWO"), "{}", first.report);
+    for kind in ["unknown_tier", "newly_reachable_pool", "quota_escalation"] {
+        assert!(friction(&world, kind).is_empty(), "{kind}");
+    }
+    world.set("KEY_TWO", "scripted-key-0002");
+    for _ in 0..2 {
+        world.next_step_with(&["--resume", "--time-budget", "30s"]);
+        for kind in ["unknown_tier", "newly_reachable_pool"] {
+            let told = friction(&world, kind);
+            assert_eq!((told.len(), &told[0]["discriminator"]), (1, &"two".into()), "{kind}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -210,6 +233,32 @@ async fn one_413_ends_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn what_one_pool_refuses_is_not_asked_of_it_again_while_another_may_take_it() {
+    let strict = scripted(|_, _| {
+        Reply::error(400, "messages: roles must alternate", "invalid_request_error")
+    })
+    .await;
+    let other = scripted(|r, n| match r.headers.get("authorization").map(String::as_str) {
+        Some("Bearer scripted-key-0002") => fixer(r, n),
+        _ => Reply::error(401, "Incorrect API key provided", "invalid_api_key"),
+    })
+    .await;
+    let mut world = world();
+    let dear = pool("two", &other, &["account: other", "cost-per-mtok: 1"]);
+    let dear = dear.replace("KEY_ONE", "KEY_TWO");
+    configure(&world, &[pool("one", &strict, &["cost-per-mtok: 0"]), dear], "");
+    world.set("KEY_TWO", "scripted-key-0001");
+    let first = world.next_step_with(SHORT);
+    assert_eq!((first.status(), first.nodes("failed")), ("paused", 0), "{}", first.stderr);
+    let asked = strict.requests().len();
+    // The settled pool has another key: it is back, and nobody asks the other one.
+    world.set("KEY_TWO", "scripted-key-0002");
+    let second = world.next_step_with(SHORT);
+    assert_eq!(second.nodes("in_review"), 3, "{} {}", second.report, second.stderr);
+    assert_eq!(strict.requests().len(), asked);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn declared_requests_a_minute_hold_at_launch() {
     let endpoint = scripted(fixer).await;
     let world = world();
@@ -224,6 +273,22 @@ async fn declared_requests_a_minute_hold_at_launch() {
     assert!(endpoint.requests().len() <= 4, "{}", endpoint.requests().len());
     assert_eq!(cycle.report["pause"]["cause"], "cap_reached");
     assert!(not_before(&cycle) <= after_noon(91), "{}", cycle.report);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn one_pools_far_reset_stops_no_node_beside_an_idle_pool() {
+    let (small, large) = (scripted(fixer).await, scripted(fixer).await);
+    let world = world();
+    let limits = "limits: {requests-per-day: 2}";
+    let pools = [
+        pool("one", &small, &["account: mine", "cost-per-mtok: 0", limits]),
+        pool("two", &large, &["account: other", "cost-per-mtok: 1"]),
+    ];
+    configure(&world, &pools, "");
+    let cycle = world.next_step_with(SHORT);
+    // The third request of the first node has no room for a day: the other pool does it at once.
+    assert_eq!(small.requests().len(), 2, "{}", cycle.stderr);
+    assert_eq!((cycle.status(), cycle.nodes("in_review")), ("waiting", 3), "{}", cycle.report);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

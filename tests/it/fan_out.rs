@@ -14,6 +14,7 @@ use crate::support::jobs::{clone, entries, on_clone, world};
 use crate::support::{World, git};
 
 mod at_scale;
+mod backend;
 mod crash;
 mod host;
 mod hostile;

@@ -353,6 +353,8 @@ fn secrets_reach_neither_ledger_nor_forge_nor_commits() {
     assert!(!cycle.stderr.contains(&key) && !cycle.report.to_string().contains(&key));
     assert_eq!(node(&world, "leak")["state"], "failed");
     assert_eq!(node(&world, "file")["state"], "failed", "a secret in the tree is refused");
+    let friction = world.status()["friction"].as_array().cloned().unwrap_or_default();
+    assert_eq!(friction.iter().filter(|f| f["friction"] == "secret_refused").count(), 1);
     let found = std::process::Command::new("grep")
         .args(["-rlF", &key])
         .args(["checkout", "forge", "remote.git", "work"].map(|p| world.path(p)))

@@ -401,6 +401,15 @@ fn a_grant_holds_only_what_its_owners_hold() {
 }
 
 #[test]
+fn the_smallest_size_that_a_pool_refused_stays_banned() {
+    let pool = PoolId::new("p");
+    let banned =
+        |tokens| event(EventKind::SizeBanned { node: node(1), pool: pool.clone(), tokens });
+    let run = fold(&[banned(9_000), banned(4_000), banned(20_000)]);
+    assert_eq!(run.bans[&node(1)][&pool], 4_000);
+}
+
+#[test]
 fn a_pool_is_remembered_by_what_its_accepted_attempts_took() {
     let at = |second: i64, mut event: Event| {
         event.at = jiff::Timestamp::from_second(second).unwrap();

@@ -405,6 +405,29 @@ fn headers_correct_the_meters() {
 }
 
 #[test]
+fn what_a_header_says_is_left_is_counted_down_however_far_its_reset() {
+    let key = MeterKey { backend: "b".to_owned(), account: "a".to_owned() };
+    let need = Estimate { input_tokens: 100, output_tokens: 500 };
+    let left = [
+        (Dimension::Requests, 2),
+        (Dimension::InputTokens, 250),
+        (Dimension::OutputTokens, 1_200),
+        (Dimension::Tokens, 1_250),
+    ];
+    for (dimension, remaining) in left {
+        for reset_at in [60_000, 3_600_000] {
+            let mut m = Meters::new();
+            let ix = m.declare(&key, Limits::default());
+            m.correct(ix, LimitHint { dimension, remaining, reset_at }, 0);
+            let passed =
+                (0..5).filter(|_| matches!(m.admit(ix, 0, 0, need), Admission::Granted(_))).count();
+            assert_eq!(passed, 2, "{dimension:?}, back at {reset_at}");
+            assert_eq!(m.earliest(ix, 0, need), Some(reset_at), "{dimension:?}");
+        }
+    }
+}
+
+#[test]
 fn one_step_per_pause_window() {
     let mut s = scheduler((0..4).map(|n| node(&format!("N{n}"))).collect(), vec![pool("p")]);
     assert_eq!(starts(&mut s, 0).len(), 4);
@@ -594,6 +617,77 @@ fn requests_of_an_attempt_are_taken_from_the_budgets_one_by_one() {
     assert!(walls.iter().all(|w| w.cause == PauseCause::BudgetExhausted));
     assert!(walls[0].reason().contains("the run's budget of requests"), "{}", walls[0].reason());
     assert!(matches!(s.admit(&id("A"), 4, 4, need), Asked::NotRunning));
+}
+
+#[test]
+fn a_far_reset_keeps_a_node_from_no_other_pool() {
+    const DAY: i64 = 24 * 3_600_000;
+    let mut free = limited("a", 1);
+    free.pool.cost_per_mtok = Some(0.0);
+    let mut twin = free.clone();
+    twin.pool.id = PoolId::new("a2");
+    let mut s = scheduler(vec![node("A")], vec![free, twin, limited("b", 1)]);
+    assert_eq!(start(&mut s, 0).1, "a");
+    s.held_back(&id("A"), DAY);
+    assert_eq!(start(&mut s, 1).1, "b", "not the other pool of the same meter");
+    s.held_back(&id("A"), 60_000);
+    assert_eq!(s.next(2), Decision::Wait { until: Some(60_000) });
+    let walls = s.walls(2);
+    assert_eq!((walls[0].cause, walls[0].not_before), (PauseCause::CapReached, Some(60_000)));
+    assert!(walls[0].reason().contains("a: has no room for its requests"), "{walls:?}");
+    assert_eq!(start(&mut s, 60_000).1, "b");
+    s.held_back(&id("A"), 2 * DAY);
+    assert_eq!(s.walls(60_001)[0].cause, PauseCause::BudgetExhausted);
+    assert_eq!(start(&mut s, DAY).1, "a");
+}
+
+#[test]
+fn a_pool_without_room_for_a_node_does_not_lower_its_floor() {
+    let mut deep = pool("deep");
+    deep.pool.tier = Some(Tier::Deep);
+    let mut hard = node("A");
+    hard.tier = Tier::Deep;
+    let mut s = scheduler(vec![hard], vec![deep, pool("standard")]);
+    assert_eq!(start(&mut s, 0).1, "deep");
+    s.held_back(&id("A"), 60_000);
+    assert_eq!(s.next(1), Decision::Wait { until: Some(60_000) });
+    assert_eq!(start(&mut s, 60_000).1, "deep");
+}
+
+#[test]
+fn a_pool_that_is_down_is_no_quota() {
+    let options = Options { deadline: Some(30_000), ..Options::default() };
+    let nodes = ["A", "B", "C"].map(node).to_vec();
+    let mut s = Scheduler::new(nodes, vec![limited("p", 3)], options).unwrap();
+    assert_eq!(starts(&mut s, 0).len(), 3);
+    for name in ["A", "B", "C"] {
+        s.finished(&id(name), &Finish::new(Outcome::Transient), 1).unwrap();
+    }
+    let walls = wall(&mut s, 2);
+    for w in &walls {
+        assert_eq!((w.cause, w.not_before), (PauseCause::CapReached, Some(60_001)), "{walls:?}");
+        assert!(w.reason().contains("failed several times in a row (transient)"), "{walls:?}");
+    }
+}
+
+#[test]
+fn what_one_pool_refuses_waits_for_pools_that_are_only_settled() {
+    let mut cheap = pool("a");
+    cheap.pool.cost_per_mtok = Some(0.0);
+    let out = Settled { outcome: Outcome::CreditExhausted, until: None };
+    let settled = PoolState { settled: Some(out), ..pool("b") };
+    let mut s = scheduler(vec![node("A")], vec![cheap.clone(), settled]);
+    assert_eq!(start(&mut s, 0).1, "a");
+    let end = s.finished(&id("A"), &Finish::new(Outcome::BadRequest), 1).unwrap();
+    assert_eq!((end.state, end.burn), (NodeState::Ready, Burn::Contract));
+    let walls = wall(&mut s, 2);
+    assert_eq!(walls[0].cause, PauseCause::NoCapablePool);
+    assert!(walls[0].reason().contains("b: out: credit exhausted"), "{walls:?}");
+    // Where no other pool is left it has failed.
+    let mut s = scheduler(vec![node("A")], vec![cheap]);
+    start(&mut s, 0);
+    let end = s.finished(&id("A"), &Finish::new(Outcome::BadRequest), 1).unwrap();
+    assert_eq!(end.state, NodeState::Failed);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use crate::backends::classify::classify_cli;
 use crate::backends::command::{ending, last_lines};
 use crate::backends::gateway::{self, Exhausted};
 use crate::backends::result::{self, ResultError};
+use crate::backends::worker::unseen;
 use crate::backends::{Attempt, ModelSwitch, WorkReport, WorkerResult};
 use crate::model::{Outcome, Usage};
 use crate::process::Status;
@@ -123,7 +124,7 @@ fn handed_in(
 /// The gateway counts where there is one; what it was not told, the agent may know.
 fn usage(attempt: &Attempt, seen: &Seen<'_>) -> Usage {
     let own = seen.heard.usage;
-    let Some(evidence) = seen.evidence else { return own };
+    let Some(evidence) = seen.evidence else { return unseen(own) };
     let mut usage = evidence.usage;
     if usage.tokens() == 0 {
         (usage.input_tokens, usage.output_tokens) = (own.input_tokens, own.output_tokens);

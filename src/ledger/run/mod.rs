@@ -77,6 +77,8 @@ pub struct Run {
     pub made: Vec<(Timestamp, Made)>,
     /// When comments started cycles that worked.
     pub woken: Vec<Timestamp>,
+    /// The pools that the last cycle could use which asked them.
+    pub reached: Option<Vec<PoolId>>,
     /// Close gate.
     pub gate: Gate,
     /// Extra budget by command, US dollars.

@@ -41,7 +41,11 @@ impl Run {
                 record.settled = None;
             }
             EventKind::SizeBanned { node, pool, tokens } => {
-                self.bans.entry(node.clone()).or_default().insert(pool.clone(), *tokens);
+                let bans = self.bans.entry(node.clone()).or_default();
+                // What is too large once stays so: a larger size that is refused too says less.
+                bans.entry(pool.clone())
+                    .and_modify(|banned| *banned = (*banned).min(*tokens))
+                    .or_insert(*tokens);
             }
             EventKind::LimitLearned { pool, limits } => {
                 self.pools.entry(pool.clone()).or_default().learned = Some(*limits);

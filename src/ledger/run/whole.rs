@@ -111,8 +111,11 @@ impl Run {
                 self.gate.failed_rounds = self.gate.failed_rounds.max(*round);
                 self.gate.detail.clone_from(detail);
             }
-            EventKind::CycleStarted { by_comment, .. } => {
+            EventKind::CycleStarted { by_comment, pools, .. } => {
                 self.heartbeat = Some(event.at);
+                if pools.is_some() {
+                    self.reached.clone_from(pools);
+                }
                 if *by_comment {
                     self.woken.push(event.at);
                 }

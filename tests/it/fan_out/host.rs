@@ -28,6 +28,14 @@ fn attended(nodes: usize, pools: &str) -> World {
     world
 }
 
+/// The host does one node at a time, and has so many requests a day.
+fn declare(world: &World, requests: u32) {
+    let file = world.path("overhaul.yml");
+    let host = "    backend: agency\n";
+    let limits = format!("{host}    limits: {{concurrent: 1, requests-per-day: {requests}}}\n");
+    fs::write(&file, fs::read_to_string(&file).unwrap().replace(host, &limits)).unwrap();
+}
+
 fn of_share(grant: &Value, share: &str) -> Vec<Value> {
     entries(grant).into_iter().filter(|e| e["share"] == share).collect()
 }
@@ -175,6 +183,83 @@ fn the_whole_frontier_goes_to_the_host_when_no_pool_of_ours_is_usable() {
         cycle.report
     );
     assert_eq!((cycle.status(), run_of(&world).pause.is_none()), ("waiting", true));
+}
+
+#[test]
+fn the_requests_that_a_host_declares_are_kept_over_its_jobs() {
+    let world = attended(2, "host");
+    declare(&world, 1);
+    let first = grant(&world, &[]);
+    assert_eq!(entries(&first).len(), 1);
+    deliver(&world, &entries(&first));
+    assert_eq!(land(&world, &first).nodes("in_review"), 1);
+    assert_eq!(run_of(&world).usage.requests, 1, "whatever is not told, one was sent");
+    let (report, _) = grant_report(&world, &[]);
+    assert!(report["grant"].is_null(), "one a day: {report}");
+    assert_eq!(report["pause"]["cause"], "budget_exhausted", "{report}");
+    // An agent that counts says how many it were.
+    let world = attended(2, "host");
+    declare(&world, 5);
+    let first = grant(&world, &[]);
+    let entry = &entries(&first)[0];
+    agent(&world, "host", entry, |tree| fs::write(tree.join(file(entry)), "theirs\n").unwrap());
+    let output = call(&world, "accept-node", "host", entry, &["--requests", "5"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    land(&world, &first);
+    assert_eq!(run_of(&world).usage.requests, 5);
+    assert!(grant_report(&world, &[]).0["grant"].is_null());
+}
+
+#[test]
+fn a_node_that_no_side_takes_has_one_wall_over_both() {
+    for pools in ["host", "both"] {
+        let world = attended(2, pools);
+        declare(&world, 1);
+        // Ours, where there is one, is too small for any node.
+        let file = world.path("overhaul.yml");
+        let small = "provider: worker-command\n    context-tokens: 100\n    output-tokens: 10\n";
+        let text = fs::read_to_string(&file).unwrap();
+        fs::write(&file, text.replace("provider: worker-command\n", small)).unwrap();
+        let first = grant(&world, &[]);
+        assert_eq!(of_share(&first, "host").len(), 1, "{first}");
+        deliver(&world, &entries(&first));
+        assert_eq!(land(&world, &first).nodes("in_review"), 1);
+        let granted = grant_report(&world, &[]).0;
+        let cycle = world.next_step_with(&["--resume", "--time-budget", "30s"]).report;
+        for report in [&granted, &cycle] {
+            assert_eq!(report["pause"]["cause"], "budget_exhausted", "{pools}: {report}");
+            assert!(report["not-before"].is_string(), "the host's reset: {report}");
+            let nodes = report["pause"]["nodes"].as_array().unwrap();
+            assert_eq!(nodes.len(), 1, "each node once: {report}");
+            let reason = nodes[0]["reason"].as_str().unwrap();
+            assert!(reason.contains("agent: its daily allowance is used"), "{reason}");
+            assert_eq!(reason.contains("its context window has 100"), pools == "both", "{reason}");
+        }
+    }
+}
+
+#[test]
+fn what_was_handed_out_is_given_back_when_the_cycle_fails() {
+    let world = attended(4, "both");
+    // The ledger refuses one write, the first after our worker has begun.
+    let hook = world.write(
+        "remote.git/hooks/pre-receive",
+        "#!/bin/sh\nif grep -q refs/heads/overhaul/state && rm refuse 2>/dev/null; then exit 1; fi\n",
+    );
+    fs::set_permissions(&hook, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let refuse = world.path("remote.git/refuse");
+    let script = format!("echo \"$1\" >> \"$2\"\ntouch {}\n", refuse.display());
+    fs::write(world.path("worker.sh"), script).unwrap();
+    let cycle = world.next_step();
+    assert_eq!(cycle.code, Some(3), "{} {}", cycle.report, cycle.stderr);
+    assert!(cycle.report.is_null() && !refuse.exists(), "{}", cycle.stderr);
+    let run = run_of(&world);
+    assert_eq!(run.grants.len(), 1);
+    assert!(run.grants.values().all(|grant| grant.ended), "nobody was told of it");
+    nothing_is_held(&world);
+    fs::write(world.path("worker.sh"), WORKER).unwrap();
+    let again = grant(&world, &[]);
+    assert!(!of_share(&again, "host").is_empty(), "and goes out again: {again}");
 }
 
 #[test]
