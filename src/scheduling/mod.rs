@@ -26,7 +26,6 @@ pub mod wall;
 mod window;
 
 pub use budget::{Budgets, Ceiling, OverBudget, Spent};
-use graph::Graph;
 pub use graph::ScheduleError;
 pub use health::Settled;
 pub use meter::{Admission, Dimension, Estimate, LimitHint, MeterIx, Meters, Reservation};

@@ -504,25 +504,58 @@ fn requests_of_an_attempt_are_taken_from_the_budgets_one_by_one() {
     assert!(matches!(s.admit(&id("A"), 4, 4, need), Asked::NotRunning));
 }
 
+/// The split at this dial: ours, and the host's (pools named `host...`).
+fn split(nodes: &[NodeSpec], pools: &[PoolState], dial: f64) -> (Vec<NodeId>, Vec<NodeId>) {
+    let options = Options { dial, ..Options::default() };
+    let scheduler = Scheduler::new(nodes.to_vec(), pools.to_vec(), options).unwrap();
+    let shares = partition(scheduler, |pool| pool.0.starts_with("host"), 0);
+    assert!(shares.in_process.iter().all(|n| !shares.host.contains(n)), "each node once");
+    (shares.in_process, shares.host)
+}
+
 #[test]
 fn shares_follow_real_capacity() {
-    let mut host = pool("host");
-    host.pool.provider = Provider::Host;
     let nodes: Vec<_> = (0..30).map(|n| node(&format!("N{n:02}"))).collect();
-    let shares =
-        partition(&nodes, &[limited("a", 6), limited("b", 4)], &[host.clone()], 5).unwrap();
-    assert_eq!((shares.in_process.len(), shares.host.len()), (20, 10));
-    assert!(shares.in_process.iter().all(|n| !shares.host.contains(n)));
+    let (ours, theirs) =
+        split(&nodes, &[limited("a", 6), limited("b", 4), limited("host", 5)], 0.0);
+    assert_eq!((ours.len(), theirs.len()), (20, 10));
     let mut wide = node("wide");
     wide.input_tokens = 150_000;
     let mut giant = node("giant");
     giant.input_tokens = 900_000;
+    let mut host = limited("host", 1);
     host.pool.context_tokens = 200_000;
-    let shares = partition(&[wide, giant], &[limited("a", 6)], &[host], 1).unwrap();
-    assert_eq!(
-        (shares.in_process.len(), shares.host, shares.unplaced),
-        (0, vec![id("wide")], vec![id("giant")])
-    );
+    let (ours, theirs) = split(&[wide, giant], &[limited("a", 6), host], 0.0);
+    assert_eq!((ours, theirs), (vec![], vec![id("wide")]));
+    // What is not ready is not split, and a window is as real as a slot.
+    let mut later = node("B");
+    later.depends_on = vec![id("A")];
+    assert_eq!(split(&[node("A"), later], &[limited("a", 2)], 0.0).0, [id("A")]);
+    let mut slow = limited("a", 30);
+    slow.pool.limits.requests_per_minute = Some(2);
+    let (ours, theirs) = split(&nodes, &[slow, limited("host", 5)], 0.0);
+    assert_eq!((ours.len(), theirs.len()), (2, 28));
+}
+
+#[test]
+fn shares_follow_the_dial_and_the_order_of_pools() {
+    let nodes: Vec<_> = (0..6).map(|n| node(&format!("N{n}"))).collect();
+    let shares = |ours: f64, theirs: f64, speed: f64, dial: f64| {
+        let (mut a, mut host) = (limited("a", 6), limited("host", 6));
+        a.pool.cost_per_mtok = Some(ours);
+        host.pool.cost_per_mtok = Some(theirs);
+        host.service.speed = speed;
+        let (ours, theirs) = split(&nodes, &[a, host], dial);
+        (ours.len(), theirs.len())
+    };
+    assert_eq!(shares(0.0, 75.0, 1.0, 0.0), (6, 0));
+    assert_eq!(shares(75.0, 0.0, 1.0, 0.0), (0, 6));
+    assert_eq!(shares(0.0, 75.0, 3.0, 1.0), (0, 6), "the faster one, whatever it costs");
+    assert_eq!(shares(1.0, 1.0, 1.0, 0.0), (3, 3), "by load");
+    // The tier closest above the floor comes before load.
+    let mut deep = limited("a", 6);
+    deep.pool.tier = Some(Tier::Deep);
+    assert_eq!(split(&nodes, &[deep, limited("host", 6)], 0.0).1.len(), 6);
 }
 
 #[test]
