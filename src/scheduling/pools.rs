@@ -65,24 +65,6 @@ pub struct EligibleSet {
     pub dropped: Vec<(PoolId, Dropped)>,
 }
 
-impl EligibleSet {
-    /// Attended iff a host is in the set.
-    #[must_use]
-    pub fn attended(&self) -> bool {
-        self.pools.iter().any(|p| p.provider == Provider::Host)
-    }
-
-    /// Pools that this process drives itself.
-    pub fn in_process(&self, command_workers: bool) -> impl Iterator<Item = &Pool> {
-        self.pools.iter().filter(move |p| p.provider.is_in_process(command_workers))
-    }
-
-    /// Pools that a job of their own drives.
-    pub fn host(&self) -> impl Iterator<Item = &Pool> {
-        self.pools.iter().filter(|p| p.provider == Provider::Host)
-    }
-}
-
 /// Builds the set once per cycle.
 #[must_use]
 pub fn eligible(declared: &[Declared], command_workers: bool) -> EligibleSet {

@@ -18,19 +18,6 @@ impl PoolSet {
         }
     }
 
-    /// Takes one out.
-    pub fn remove(&mut self, ix: usize) {
-        if let Some(word) = self.0.get_mut(ix / 64) {
-            *word &= !(1 << (ix % 64));
-        }
-    }
-
-    /// Is it in?
-    #[must_use]
-    pub fn contains(&self, ix: usize) -> bool {
-        self.0.get(ix / 64).is_some_and(|word| word & (1 << (ix % 64)) != 0)
-    }
-
     /// Every index, ascending.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         self.0.iter().enumerate().flat_map(|(w, &word)| {

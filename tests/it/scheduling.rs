@@ -2,7 +2,6 @@
 
 use overhaul::ledger::{Burn, PauseCause};
 use overhaul::model::{Limits, MeterKey, NodeId, Outcome, Pool, PoolId, Provider, Tier, Usage};
-use overhaul::scheduling::decide::{CyclePlan, FrontierView, decide};
 use overhaul::scheduling::partition::partition;
 use overhaul::scheduling::pools::{Declared, Dropped, Reach, eligible};
 use overhaul::scheduling::{
@@ -306,10 +305,14 @@ fn longest_remaining_path_first_then_severity_then_id() {
 fn headers_correct_the_meters() {
     let mut s = scheduler((0..4).map(|n| node(&format!("N{n}"))).collect(), vec![pool("p")]);
     let hint = LimitHint { dimension: Dimension::Requests, remaining: 1, reset_at: 9_000 };
-    s.update_limits(&PoolId::new("p"), hint, 0);
+    start(&mut s, 0);
+    let Asked::Granted(request) = s.admit(&id("N0"), 0, 0, Estimate::default()) else {
+        panic!("refused")
+    };
+    s.settle_request(request, Used::default(), &[hint], 0);
     assert_eq!(starts(&mut s, 0).len(), 1);
     assert_eq!(s.next(0), Decision::Wait { until: Some(9_000) });
-    assert_eq!(starts(&mut s, 9_000).len(), 3);
+    assert_eq!(starts(&mut s, 9_000).len(), 2);
 }
 
 #[test]
@@ -558,25 +561,6 @@ fn shares_follow_the_dial_and_the_order_of_pools() {
     assert_eq!(split(&nodes, &[deep, limited("host", 6)], 0.0).1.len(), 6);
 }
 
-#[test]
-fn the_decision_table_of_one_cycle() {
-    let none = FrontierView::default();
-    let some = FrontierView { ready: 3, ..none };
-    assert_eq!(decide(false, true, some), CyclePlan::DriveAll);
-    assert_eq!(decide(false, false, some), CyclePlan::Pause);
-    assert_eq!(decide(true, true, some), CyclePlan::Partition);
-    assert_eq!(decide(true, false, some), CyclePlan::GrantHost);
-    for (host, usable) in [(false, false), (false, true), (true, false), (true, true)] {
-        let claims = FrontierView { claims: 1, open_pull_requests: 2, ..none };
-        assert_eq!(decide(host, usable, claims), CyclePlan::WaitForClaims);
-        let reviews = FrontierView { open_pull_requests: 2, ..none };
-        assert_eq!(decide(host, usable, reviews), CyclePlan::WaitForReviews);
-        let closed = FrontierView { all_final: true, ..none };
-        assert_eq!(decide(host, usable, closed), CyclePlan::Close);
-        assert_eq!(decide(host, usable, none), CyclePlan::WaitForNext);
-    }
-}
-
 fn declared(name: &str, provider: Provider) -> Declared {
     let mut p = pool(name).pool;
     p.provider = provider;
@@ -604,6 +588,8 @@ fn each_pool_left_out_has_its_reason() {
     assert_eq!(dropped.len(), 3);
     assert!(dropped.contains(&(PoolId::new("other"), Dropped::Excluded("other.example".into()))));
     assert_eq!(reasons(false).0, ["nim"]);
+    let words: Vec<String> = dropped.iter().map(|(_, why)| why.to_string()).collect();
+    assert!(words.contains(&"settled: credit exhausted".to_owned()), "{words:?}");
 }
 
 #[test]
@@ -613,7 +599,7 @@ fn one_account_is_never_booked_twice() {
     worker.pool.meter = host.pool.meter.clone();
     let set = |a: &Declared, b: &Declared| {
         let set = eligible(&[a.clone(), b.clone()], false);
-        (set.attended(), set.pools.len())
+        (set.pools.iter().any(|p| p.provider == Provider::Host), set.pools.len())
     };
     assert_eq!(set(&host, &worker), (false, 1));
     // An undeclared account on the declared side counts as the same.
