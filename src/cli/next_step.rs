@@ -365,5 +365,8 @@ pub(super) fn render(report: &CycleReport, json: bool) -> Result<String, Failure
     for pool in &report.pools_left_out {
         let _ = writeln!(text, "  pool left out: {pool}");
     }
+    for warning in &report.warnings {
+        let _ = writeln!(text, "  warning: {warning}");
+    }
     Ok(text)
 }

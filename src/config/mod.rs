@@ -24,7 +24,7 @@ mod tests;
 pub use error::{ConfigError, ConfigErrors};
 pub use exclude::{Exclusion, ExclusionError};
 pub use load::MAX_CONFIG_BYTES;
-pub use models::{KnownModel, known_model};
+pub use models::{KnownModel, WindowSource, Windows, known_model, windows};
 pub use placeholder::fill;
 pub use pool::{HeaderValue, PoolConfig, ToolMode};
 pub use sandbox::{PoolNetwork, Sandbox, SandboxMode, UnixSockets};

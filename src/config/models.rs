@@ -86,6 +86,69 @@ pub fn known_model(model: &str) -> Option<&'static KnownModel> {
     MODELS.iter().filter(|k| name.starts_with(k.prefix)).max_by_key(|k| k.prefix.len())
 }
 
+/// Context window in tokens where neither the configuration nor the table says one.
+const UNKNOWN_CONTEXT_TOKENS: u64 = 32_000;
+/// Output limit in tokens where neither the configuration nor the table says one.
+const UNKNOWN_OUTPUT_TOKENS: u64 = 4_096;
+
+/// Who says how large a window is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WindowSource {
+    /// The configuration.
+    Declared,
+    /// The table of known models, by the model's entry there.
+    Known(&'static str),
+    /// Nobody: a cautious value for a model that is not known.
+    Unknown,
+    /// The window: an answer gets a quarter of it.
+    Quarter,
+}
+
+impl std::fmt::Display for WindowSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Declared => f.write_str("declared"),
+            Self::Known(model) => write!(f, "known of {model}"),
+            Self::Unknown => f.write_str("taken for a model that is not known"),
+            Self::Quarter => f.write_str("a quarter of the window"),
+        }
+    }
+}
+
+/// What a model takes and gives at once, in tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Windows {
+    /// Context window, the answer included.
+    pub context_tokens: u64,
+    /// Who says so.
+    pub context_from: WindowSource,
+    /// The most that one answer may hold.
+    pub output_tokens: u64,
+    /// Who says so.
+    pub output_from: WindowSource,
+}
+
+/// The windows of a pool: declared, else the known model's, else 32 000 / 4 096. A known or fallback
+/// output limit never exceeds a quarter of a smaller declared window.
+#[must_use]
+pub fn windows(model: &str, context: Option<u64>, output: Option<u64>) -> Windows {
+    use WindowSource::{Declared, Known, Quarter, Unknown};
+    let known = known_model(model);
+    let from = known.map_or(Unknown, |k| Known(k.prefix));
+    let (context_tokens, context_from) = match (context, known) {
+        (Some(tokens), _) => (tokens, Declared),
+        (None, Some(known)) => (known.context_tokens, from),
+        (None, None) => (UNKNOWN_CONTEXT_TOKENS, from),
+    };
+    let usual = known.map_or(UNKNOWN_OUTPUT_TOKENS, |k| k.output_tokens);
+    let (output_tokens, output_from) = match output {
+        Some(tokens) => (tokens, Declared),
+        None if usual < context_tokens => (usual, from),
+        None => ((context_tokens / 4).max(1), Quarter),
+    };
+    Windows { context_tokens, context_from, output_tokens, output_from }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{MODELS, known_model};

@@ -9,13 +9,9 @@ use serde::de::{self, Deserializer, MapAccess, Visitor, value::MapAccessDeserial
 use serde::{Deserialize, Serialize, Serializer};
 use url::Url;
 
-use super::{HumanDuration, PoolNetwork, known_model};
+use super::models::{Windows, windows};
+use super::{HumanDuration, PoolNetwork};
 use crate::model::{Limits, MeterKey, Pool, PoolId, Provider, Tier};
-
-/// Context window in tokens where neither the configuration nor the table says one.
-const UNKNOWN_CONTEXT_TOKENS: u64 = 32_000;
-/// Output limit in tokens where neither the configuration nor the table says one.
-const UNKNOWN_OUTPUT_TOKENS: u64 = 4_096;
 
 /// The endpoint that codex speaks to with a key of its vendor.
 const OPENAI: &str = "https://api.openai.com/v1";
@@ -280,26 +276,16 @@ impl PoolConfig {
         }
     }
 
-    /// (context, output) in tokens: declared, else the known model's, else 32 000 / 4 096. A known
-    /// or fallback output limit never exceeds a quarter of a smaller declared window.
+    /// What it takes and gives at once, and who says so.
     #[must_use]
-    pub fn windows(&self) -> (u64, u64) {
-        let known = known_model(&self.model);
-        let context = self
-            .context_tokens
-            .or(known.map(|k| k.context_tokens))
-            .unwrap_or(UNKNOWN_CONTEXT_TOKENS);
-        let output = self.output_tokens.unwrap_or_else(|| {
-            let usual = known.map_or(UNKNOWN_OUTPUT_TOKENS, |k| k.output_tokens);
-            if usual < context { usual } else { (context / 4).max(1) }
-        });
-        (context, output)
+    pub fn windows(&self) -> Windows {
+        windows(&self.model, self.context_tokens, self.output_tokens)
     }
 
     /// What scheduling needs to know.
     #[must_use]
     pub fn to_pool(&self) -> Pool {
-        let (context_tokens, output_tokens) = self.windows();
+        let Windows { context_tokens, output_tokens, .. } = self.windows();
         Pool {
             id: self.pool_id(),
             provider: self.provider,
@@ -318,12 +304,18 @@ impl PoolConfig {
 #[cfg(test)]
 mod tests {
     use super::{PoolConfig, Provider};
+    use crate::config::WindowSource;
 
     #[test]
     fn ids_meters_and_windows_are_derived() {
+        let sizes = |pool: &PoolConfig| {
+            let windows = pool.windows();
+            (windows.context_tokens, windows.output_tokens)
+        };
         let mut pool = PoolConfig::new(Provider::OpenaiCompatible, "vendor/tiny");
         assert_eq!(pool.pool_id().0, "openai-compatible/vendor/tiny");
-        assert_eq!(pool.windows(), (32_000, 4_096));
+        assert_eq!(sizes(&pool), (32_000, 4_096));
+        assert_eq!(pool.windows().context_from, WindowSource::Unknown);
         pool.base_url = Some("http://Localhost:8000/v1".to_owned());
         pool.key_env = Some("NIM_KEY".to_owned());
         assert_eq!(pool.meter().backend, "localhost:8000");
@@ -332,7 +324,10 @@ mod tests {
         assert_eq!(pool.pool_id().0, "openai-compatible#team/vendor/tiny");
         assert_eq!(pool.meter().account, "team");
         pool.context_tokens = Some(2_000);
-        assert_eq!(pool.windows(), (2_000, 500));
+        assert_eq!(sizes(&pool), (2_000, 500));
+        let from = pool.windows();
+        assert_eq!(from.context_from, WindowSource::Declared);
+        assert_eq!(from.output_from, WindowSource::Quarter);
         let mut agent = PoolConfig::new(Provider::Codex, "m");
         assert_eq!((agent.address(), agent.meter().backend.as_str()), (None, "codex"));
         assert_eq!(agent.launcher(), ["codex"]);
@@ -342,6 +337,8 @@ mod tests {
         agent.base_url = Some("http://localhost:1/v1".to_owned());
         assert_eq!(agent.meter().backend, "localhost:1");
         assert_eq!(PoolConfig::new(Provider::Host, "").pool_id().0, "host");
-        assert_eq!(PoolConfig::new(Provider::Codex, "gpt-5-codex").windows(), (400_000, 128_000));
+        let known = PoolConfig::new(Provider::Codex, "gpt-5-codex");
+        assert_eq!(sizes(&known), (400_000, 128_000));
+        assert_eq!(known.windows().output_from, WindowSource::Known("gpt-5"));
     }
 }

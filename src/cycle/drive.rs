@@ -418,7 +418,7 @@ fn scheduler(cycle: &Cycle) -> Result<Scheduler, CycleError> {
 }
 
 /// Every node of the plan as the scheduling core sees it.
-pub(super) fn node_specs(cycle: &Cycle, run: &Run) -> Vec<NodeSpec> {
+fn node_specs(cycle: &Cycle, run: &Run) -> Vec<NodeSpec> {
     let states = cycle.states();
     cycle
         .plan
@@ -467,15 +467,23 @@ pub(super) fn pool_states(
     pools.map(|ready| pool_state(ready.pool.clone(), run, now)).collect()
 }
 
-/// The scheduling core over these pools. What jobs elsewhere are at work on takes its place in their
-/// meters.
+/// The scheduling core over the pools that `wanted` lets through.
 pub(super) fn scheduler_over(
     cycle: &Cycle,
     wanted: impl Fn(&ReadyPool) -> bool,
 ) -> Result<Scheduler, CycleError> {
     let run = cycle.journal.state().clone();
-    let nodes = node_specs(cycle, &run);
-    let pools = pool_states(cycle, &run, wanted);
+    scheduler_of(cycle, &run, pool_states(cycle, &run, wanted))
+}
+
+/// The scheduling core over these pools. What jobs elsewhere are at work on takes its place in their
+/// meters.
+pub(super) fn scheduler_of(
+    cycle: &Cycle,
+    run: &Run,
+    pools: Vec<PoolState>,
+) -> Result<Scheduler, CycleError> {
+    let nodes = node_specs(cycle, run);
     let budget = &cycle.config.dispatch.budget;
     let whole = Ceiling {
         requests: budget.requests,

@@ -21,7 +21,7 @@ use super::setup::Options;
 use super::{CycleError, names, pause, seal};
 use crate::backends::prompt::{self, Finish};
 use crate::git::{Expect, PushResult, RefUpdate};
-use crate::ledger::{Applied, EventKind, GrantedClaim, Holder, NodeState, Share};
+use crate::ledger::{Applied, EventKind, GrantedClaim, Holder, Share};
 use crate::model::{AttemptNumber, GrantId, NodeId, OwnerToken, PoolId, Provider, RunId};
 use crate::scheduling::partition::{Shares, partition};
 use crate::scheduling::{Decision, Millis, NodeSpec, NodeWall, PoolState, Scheduler};
@@ -151,7 +151,8 @@ pub(super) async fn host_share(
     if !cycle.pools.values().any(is_host) {
         return Ok(None);
     }
-    let shares = split(cycle, how.width)?;
+    let ours = u32::try_from(cycle.config.dispatch.concurrent).unwrap_or(u32::MAX);
+    let shares = split(cycle, (ours, how.width))?;
     let (picks, _) = choose(cycle, Share::Host, &shares.in_process, how.max_nodes.min(MAX_NODES))?;
     issue(cycle, picks, how).await
 }
@@ -195,28 +196,27 @@ fn is_host(pool: &ReadyPool) -> bool {
     pool.pool.provider == Provider::Host
 }
 
-/// Splits what is ready now between this process's pools and the host's.
-fn split(cycle: &Cycle, width: u32) -> Result<Shares, CycleError> {
+/// Splits what is ready now between this process's pools and the host's: one scheduler over both, in
+/// which a pool that declares no concurrency has `slots` (ours, the host's) of them.
+fn split(cycle: &Cycle, (ours, host): (u32, u32)) -> Result<Shares, CycleError> {
     let run = cycle.journal.state().clone();
-    let states = cycle.states();
-    let frontier: Vec<NodeSpec> = drive::node_specs(cycle, &run)
-        .into_iter()
-        .filter(|spec| states.get(&spec.id) == Some(&NodeState::Ready))
-        .collect();
-    // A pool that waits is no capacity now: what it would get goes to the other side.
     let now = cycle.clock.now().as_millisecond();
-    let usable = |wanted: bool| -> Vec<PoolState> {
-        let mut states = drive::pool_states(cycle, &run, |p| is_host(p) == wanted);
-        states.retain(|state| state.paused.is_none_or(|(_, until, _)| until <= now));
-        states
-    };
-    let (ours, host) = (usable(false), usable(true));
-    partition(&frontier, &ours, &host, width).map_err(|e| CycleError::Internal(e.to_string()))
+    let mut pools = drive::pool_states(cycle, &run, |_| true);
+    // A pool that waits is no capacity now: what it would get goes to the other side.
+    pools.retain(|state| state.paused.is_none_or(|(_, until, _)| until <= now));
+    for state in &mut pools {
+        let slots = if state.pool.provider == Provider::Host { host } else { ours };
+        state.pool.limits.concurrent.get_or_insert(slots);
+    }
+    let scheduler = drive::scheduler_of(cycle, &run, pools)?;
+    let is_host = |pool: &PoolId| cycle.pools.get(pool).is_some_and(is_host);
+    Ok(partition(scheduler, is_host, now))
 }
 
 /// What may start now, by the one rule of selection, side by side; and why the rest can't.
 fn decide(cycle: &Cycle, how: &GrantOptions) -> Result<(Vec<Pick>, Vec<NodeWall>), CycleError> {
-    let shares = split(cycle, how.width)?;
+    // Both shares are jobs of a matrix.
+    let shares = split(cycle, (how.width, how.width))?;
     let mut left = how.max_nodes.min(MAX_NODES);
     let (mut picks, mut sides) = (Vec::new(), Vec::new());
     for (share, others) in [(Share::Work, &shares.host), (Share::Host, &shares.in_process)] {

@@ -30,6 +30,7 @@ mod pause;
 mod pools;
 mod proceed;
 mod proof;
+mod prove;
 mod rebuild;
 mod reconcile;
 mod reviews;

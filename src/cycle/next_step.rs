@@ -21,7 +21,7 @@ use super::{
 use crate::backends::Surroundings;
 use crate::backends::openai::ProcessVerify;
 use crate::config::Config;
-use crate::ledger::{EventKind, NodeState, PauseCause};
+use crate::ledger::{EventKind, NodeState, PauseCause, PauseRecord, Run};
 use crate::model::{GrantId, NodeId, RunId};
 
 /// How the run stands after the cycle.
@@ -62,10 +62,13 @@ pub struct CycleReport {
     pub continued: bool,
     /// Why pools were left out, one line each.
     pub pools_left_out: Vec<String>,
+    /// What the configuration allows and probably does not mean, one line each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// Program and version of the agents among the pools.
     pub agents: BTreeMap<crate::model::PoolId, String>,
     /// Why the run is paused, node by node.
-    pub pause: Option<crate::ledger::PauseRecord>,
+    pub pause: Option<PauseRecord>,
     /// Nodes that failed, with why.
     pub failed: Vec<FailedNode>,
     /// What became of the results that were taken in.
@@ -107,6 +110,7 @@ impl CycleReport {
             attempts: 0,
             continued: false,
             pools_left_out: Vec::new(),
+            warnings: Vec::new(),
             agents: BTreeMap::new(),
             pause: None,
             failed: Vec::new(),
@@ -213,9 +217,7 @@ pub(super) async fn begin(
             return over(CycleReport::without_run(Status::Idle, "there is no open run"));
         }
         Chosen::New(new) => {
-            let issues = parts.config.report.dashboard
-                || parts.config.pauses == crate::config::Pauses::Issue;
-            parts.forge.check_rights(&parts.base.branch, issues).await?;
+            parts.check_rights().await?;
             open::write_opening(
                 parts.store.clone(),
                 &new,
@@ -334,14 +336,20 @@ fn too_early(parts: &Parts, journal: &super::Journal, new_key: bool) -> Option<C
     let mut report = CycleReport::without_run(
         Status::Paused,
         match pause.not_before {
-            Some(at) => format!("paused until {at}"),
-            None => "paused by a person".to_owned(),
+            Some(at) if !operator => format!("paused until {at}"),
+            _ => stopped(pause),
         },
     );
     report.run_id = Some(journal.run_id().clone());
     report.not_before = pause.not_before;
     report.pause = Some(pause.clone());
     Some(report)
+}
+
+/// A person's pause in one line: who and when.
+fn stopped(pause: &PauseRecord) -> String {
+    let by = pause.by.as_deref().unwrap_or("a person");
+    format!("paused by {by} at {}; `resume` goes on", pause.first_seen)
 }
 
 /// The walls of workers and of the checks that they ask for.
@@ -443,7 +451,7 @@ pub(super) async fn report(
 ) -> Result<CycleReport, CycleError> {
     let states = cycle.states();
     let continued = proceed::start_next(cycle, worked.paused, worked.attempts).await;
-    let (status, mut message) = status(&states, &worked, cycle.journal.state().cancelled.is_some());
+    let (status, mut message) = status(&states, &worked, &cycle.journal.state());
     show::dashboard(cycle, set, status).await?;
     if continued {
         message.push_str("; the next cycle was started");
@@ -465,6 +473,7 @@ pub(super) async fn report(
         attempts: worked.attempts,
         continued,
         pools_left_out: set.dropped.iter().map(|(id, why)| format!("{id}: {why}")).collect(),
+        warnings: cycle.config.warnings(),
         agents: set.agents().collect(),
         pause,
         failed: failed(&run, &states),
@@ -475,7 +484,7 @@ pub(super) async fn report(
     })
 }
 
-fn failed(run: &crate::ledger::Run, states: &BTreeMap<NodeId, NodeState>) -> Vec<FailedNode> {
+fn failed(run: &Run, states: &BTreeMap<NodeId, NodeState>) -> Vec<FailedNode> {
     let failed = states.iter().filter(|(_, state)| **state == NodeState::Failed);
     failed
         .filter_map(|(node, _)| {
@@ -489,11 +498,7 @@ fn failed(run: &crate::ledger::Run, states: &BTreeMap<NodeId, NodeState>) -> Vec
         .collect()
 }
 
-fn status(
-    states: &BTreeMap<NodeId, NodeState>,
-    worked: &Worked,
-    cancelled: bool,
-) -> (Status, String) {
+fn status(states: &BTreeMap<NodeId, NodeState>, worked: &Worked, run: &Run) -> (Status, String) {
     let count = |wanted: &[NodeState]| states.values().filter(|s| wanted.contains(s)).count();
     if worked.closed {
         let failed = count(&[NodeState::Failed]);
@@ -504,8 +509,12 @@ fn status(
         };
         return (Status::Complete, message);
     }
-    if cancelled {
+    if run.cancelled.is_some() {
         return (Status::Complete, "the run was cancelled".to_owned());
+    }
+    if let Some(pause) = run.pause.as_ref().filter(|_| worked.paused == Some(PauseCause::Operator))
+    {
+        return (Status::Paused, stopped(pause));
     }
     if let Some(cause) = worked.paused {
         let word = serde_json::to_value(cause).ok();

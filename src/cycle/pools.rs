@@ -34,8 +34,6 @@ pub struct PoolSet {
     pub ready: BTreeMap<PoolId, ReadyPool>,
     /// Left out, with the reason.
     pub dropped: Vec<(PoolId, Dropped)>,
-    /// Worth saying, one line each.
-    pub warnings: Vec<String>,
 }
 
 impl PoolSet {
@@ -174,11 +172,7 @@ fn choose(
         });
     }
     let set = eligible(&declared, config.dispatch.command_workers);
-    let idle = exclusions.iter().filter(|(_, e)| !config.pools().iter().any(|p| e.matches(p)));
-    let warnings =
-        idle.map(|(pattern, _)| format!("exclude: '{pattern}' matches no declared pool")).collect();
-    let out = PoolSet { dropped: set.dropped, warnings, ..PoolSet::default() };
-    Ok((set.pools, out))
+    Ok((set.pools, PoolSet { dropped: set.dropped, ..PoolSet::default() }))
 }
 
 /// # Errors

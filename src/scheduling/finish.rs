@@ -209,17 +209,6 @@ impl Scheduler {
         }
     }
 
-    /// What it delivered was rejected (verify, scope): its own failure.
-    pub fn rejected(&mut self, node: &NodeId, now: Millis) -> Option<Finished> {
-        let ix = self.node_ix(node)?;
-        if self.nodes[ix as usize].state != NodeState::Landing {
-            return None;
-        }
-        let mut effects = Vec::new();
-        self.requeue(ix, Burn::Contract, now, &mut effects);
-        Some(Finished { state: self.nodes[ix as usize].state, burn: Burn::Contract, effects })
-    }
-
     /// The attempt was stopped by us: nothing is learned, nothing is burnt.
     pub fn cancelled(&mut self, node: &NodeId) {
         self.again(node, None);

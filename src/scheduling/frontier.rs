@@ -7,8 +7,7 @@ use std::sync::Arc;
 use super::meter::MeterIx;
 use super::poolset::PoolSet;
 use super::scheduler::{Class, Effect, Key, NodeState, Scheduler};
-use super::{LimitHint, Millis, Settled, select};
-use crate::model::{Outcome, PoolId};
+use super::select;
 
 impl Class {
     /// The first `most` in order, then the smallest requests.
@@ -163,42 +162,6 @@ impl Scheduler {
                     self.dependency_over(edge.to);
                 }
             }
-        }
-    }
-
-    /// A pool waits, by command or by the ledger.
-    pub fn pause_pool(&mut self, pool: &PoolId, outcome: Outcome, until: Millis, step: u32) {
-        self.room = None;
-        self.leave_guide();
-        if let Some(ix) = self.pool_ix(pool) {
-            self.health[ix].pause(outcome, until, step);
-        }
-    }
-
-    /// A pool leaves the set.
-    pub fn settle_pool(&mut self, pool: &PoolId, settled: Settled) {
-        self.room = None;
-        self.leave_guide();
-        if let Some(ix) = self.pool_ix(pool) {
-            self.health[ix].remember(settled);
-            self.refresh_all();
-        }
-    }
-
-    /// A pool is back.
-    pub fn restore_pool(&mut self, pool: &PoolId) {
-        self.room = None;
-        if let Some(ix) = self.pool_ix(pool) {
-            self.health[ix].restore();
-            self.refresh_all();
-        }
-    }
-
-    /// What a response's headers said.
-    pub fn update_limits(&mut self, pool: &PoolId, hint: LimitHint, now: Millis) {
-        self.room = None;
-        if let Some(ix) = self.pool_ix(pool) {
-            self.meters.correct(self.meter_of[ix], hint, now);
         }
     }
 }

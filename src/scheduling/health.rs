@@ -189,11 +189,6 @@ impl Health {
     pub fn remember(&mut self, settled: Settled) {
         self.settled = Some(settled);
     }
-
-    /// Back, by a person or by a changed configuration.
-    pub fn restore(&mut self) {
-        *self = Self::default();
-    }
 }
 
 #[cfg(test)]

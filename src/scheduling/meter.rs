@@ -240,12 +240,6 @@ impl Meters {
         ix
     }
 
-    /// The meter of a key.
-    #[must_use]
-    pub fn find(&self, key: &MeterKey) -> Option<MeterIx> {
-        self.index.get(key).copied()
-    }
-
     /// Admits one request of a running attempt: room in the windows, and no more requests under
     /// way than the concurrency (an attempt may send several at once).
     ///

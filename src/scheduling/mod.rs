@@ -5,7 +5,6 @@
 
 pub mod bound;
 pub mod budget;
-pub mod decide;
 mod finish;
 mod frontier;
 mod graph;
@@ -26,11 +25,10 @@ pub mod wall;
 mod window;
 
 pub use budget::{Budgets, Ceiling, OverBudget, Spent};
-use graph::Graph;
 pub use graph::ScheduleError;
 pub use health::Settled;
 pub use meter::{Admission, Dimension, Estimate, LimitHint, MeterIx, Meters, Reservation};
-pub use outcome::{AttemptLimits, Finish, burn, refused_here, settles, settles_across_cycles};
+pub use outcome::{AttemptLimits, Finish, burn, refused_here, settles_across_cycles};
 pub use requests::{Asked, Request, Used};
 pub use scheduler::{Decision, Effect, Finished, NodeState, Scheduler};
 pub use spec::{NodeSpec, NodeStatus, Options, PoolState, ServiceEstimate};

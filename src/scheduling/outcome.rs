@@ -90,12 +90,6 @@ pub fn pool_effect(outcome: Outcome) -> PoolEffect {
     }
 }
 
-/// The settling predicate within a cycle.
-#[must_use]
-pub fn settles(outcome: Outcome) -> bool {
-    pool_effect(outcome) == PoolEffect::Settled
-}
-
 /// The settling predicate across cycles: memory dies with the job, so pauses are kept with their
 /// end too. Never for faults of a request or of the moment.
 #[must_use]
@@ -130,7 +124,7 @@ pub fn refused_here(outcome: Outcome) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{backoff, burn, settles, settles_across_cycles};
+    use super::{PoolEffect, backoff, burn, pool_effect, settles_across_cycles};
     use crate::ledger::Burn;
     use crate::model::Outcome;
 
@@ -141,13 +135,13 @@ mod tests {
             QuotaUnclassified, RateLimited, Timeout, Transient,
         };
         for o in [CreditExhausted, ModelUnavailable, Auth] {
-            assert!(settles(o) && settles_across_cycles(o), "{o:?}");
+            assert!(pool_effect(o) == PoolEffect::Settled && settles_across_cycles(o), "{o:?}");
         }
         for o in [RateLimited, QuotaUnclassified] {
-            assert!(!settles(o) && settles_across_cycles(o), "{o:?}");
+            assert!(pool_effect(o) == PoolEffect::Paused && settles_across_cycles(o), "{o:?}");
         }
         for o in [PacketTooLarge, Timeout, Transient, Error, BadRequest] {
-            assert!(!settles(o) && !settles_across_cycles(o), "{o:?}");
+            assert!(!settles_across_cycles(o), "{o:?}");
         }
         assert_eq!(burn(RateLimited), Burn::None);
         assert_eq!(burn(Timeout), Burn::Infrastructure);

@@ -1,6 +1,7 @@
 //! The eligible set of one cycle: declared, reached, not excluded, not settled, booked once.
 
 use super::Settled;
+use super::wall::outcome_word;
 use crate::model::{Pool, PoolId, Provider};
 
 /// Did this process prove that it reaches the pool (key variable non-empty, launcher on PATH,
@@ -48,7 +49,7 @@ impl std::fmt::Display for Dropped {
         match self {
             Self::Unreached(why) => write!(f, "not reached: {why}"),
             Self::Excluded(pattern) => write!(f, "excluded by '{pattern}'"),
-            Self::Settled(settled) => write!(f, "settled: {:?}", settled.outcome),
+            Self::Settled(settled) => write!(f, "settled: {}", outcome_word(settled.outcome)),
             Self::SameAccount(pool) => write!(f, "the same account is used by '{pool}'"),
             Self::CommandWorkersOff => f.write_str("command workers are off by policy"),
         }
@@ -62,24 +63,6 @@ pub struct EligibleSet {
     pub pools: Vec<Pool>,
     /// Out, each with its reason.
     pub dropped: Vec<(PoolId, Dropped)>,
-}
-
-impl EligibleSet {
-    /// Attended iff a host is in the set.
-    #[must_use]
-    pub fn attended(&self) -> bool {
-        self.pools.iter().any(|p| p.provider == Provider::Host)
-    }
-
-    /// Pools that this process drives itself.
-    pub fn in_process(&self, command_workers: bool) -> impl Iterator<Item = &Pool> {
-        self.pools.iter().filter(move |p| p.provider.is_in_process(command_workers))
-    }
-
-    /// Pools that a job of their own drives.
-    pub fn host(&self) -> impl Iterator<Item = &Pool> {
-        self.pools.iter().filter(|p| p.provider == Provider::Host)
-    }
 }
 
 /// Builds the set once per cycle.

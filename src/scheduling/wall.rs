@@ -114,7 +114,7 @@ fn tier_word(tier: Tier) -> &'static str {
     }
 }
 
-fn outcome_word(outcome: Outcome) -> String {
+pub(super) fn outcome_word(outcome: Outcome) -> String {
     serde_json::to_value(outcome)
         .ok()
         .and_then(|v| v.as_str().map(|s| s.replace('_', " ")))

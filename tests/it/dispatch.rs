@@ -495,9 +495,46 @@ fn without_a_usable_pool_the_run_pauses_and_says_what_to_do() {
     assert!(cycle.report["pools-left-out"].to_string().contains("KEY_ONE"), "{}", cycle.report);
 }
 
+/// Calls are numbered from 1; the first four fail as if the backend was down, the first three
+/// together. Each writes down that it began and ended.
+const DOWN_FOUR_TIMES: &str = "shift
+n=1
+until mkdir \"$SEEN/call-$n\" 2>/dev/null; do n=$((n+1)); done
+echo \"begin $n\" >> \"$SEEN/log\"
+until [ -d \"$SEEN/call-3\" ]; do sleep 0.05; done
+sleep 0.2
+if [ $n -gt 4 ]; then for f in \"$@\"; do tr a-z A-Z < \"$f\" > \"$f.new\" && mv \"$f.new\" \"$f\"; done; fi
+echo \"end $n\" >> \"$SEEN/log\"
+[ $n -gt 4 ] || { echo 'HTTP 503 Service Unavailable' >&2; exit 1; }
+";
+
+#[test]
+fn a_pool_that_is_down_is_asked_by_one_probe_at_a_time_until_it_is_back() {
+    let mut world = world();
+    world.set("OVERHAUL_SPEED", "60");
+    let seen = world.path("seen");
+    std::fs::create_dir_all(&seen).unwrap();
+    let script = DOWN_FOUR_TIMES.replace("$SEEN", &seen.display().to_string());
+    let script = world.write("worker.sh", &script);
+    world.write("overhaul.yml", &config(&script, "true", ""));
+    let cycle = world.next_step_with(&["--time-budget", "30m"]);
+    assert_eq!((cycle.nodes("in_review"), cycle.nodes("failed")), (3, 0), "{}", cycle.stderr);
+    assert_eq!(cycle.report["attempts"], 7, "{}", cycle.report);
+    // Three at once open the breaker. Then one alone, which fails, and one alone, which does not;
+    // the other two follow it.
+    let log = std::fs::read_to_string(seen.join("log")).unwrap();
+    let order: Vec<&str> = log.lines().collect();
+    assert!(order[..3].iter().all(|line| line.starts_with("begin")), "{log}");
+    assert_eq!(order[6..10], ["begin 4", "end 4", "begin 5", "end 5"], "{log}");
+    // Nobody is blamed for a probe, and the pool is as good as before.
+    let node = world.node("N-001");
+    assert!(!pool_state(&world, "worker").contains("out"), "{node}");
+}
+
 #[test]
 fn a_person_pauses_and_resumes() {
-    let world = world();
+    let mut world = world();
+    world.set("GITHUB_ACTOR", "alice");
     let script = world.write("worker.sh", "echo X > a.txt; exit 3\n");
     world.write(
         "overhaul.yml",
@@ -505,7 +542,20 @@ fn a_person_pauses_and_resumes() {
     );
     world.next_step();
     assert!(world.run(&["pause"]).status.success());
-    assert_eq!(world.next_step().report["message"], json!("paused by a person"));
+    // By whom and when, wherever it is told; another one's word later changes neither.
+    world.set("GITHUB_ACTOR", "bob");
+    assert!(world.run(&["pause"]).status.success());
+    let stopped = world.next_step().report;
+    assert_eq!(
+        (&stopped["status"], &stopped["pause"]["cause"]),
+        (&json!("paused"), &json!("operator"))
+    );
+    assert_eq!(stopped["pause"]["by"], "alice", "{stopped}");
+    let at = stopped["pause"]["first-seen"].as_str().unwrap();
+    assert!(at.starts_with("2030-01-01T12:00"), "{at}");
+    assert_eq!(stopped["message"], format!("paused by alice at {at}; `resume` goes on"));
+    let shown = String::from_utf8_lossy(&world.run(&["status"]).stdout).into_owned();
+    assert!(shown.contains(&format!("paused (operator) by alice at {at}")), "{shown}");
     assert!(world.run(&["resume"]).status.success());
     assert_eq!(cause(&world.next_step(), "N-001"), "no_usable_pool");
 }

@@ -264,7 +264,6 @@ async fn what_the_backend_said_is_kept_and_passed_on() {
     let evidence = rig.gateway.evidence();
     let failure = evidence.verdict().unwrap();
     assert_eq!((failure.outcome, failure.reset_seconds), (Outcome::RateLimited, Some(77.0)));
-    assert_eq!(evidence.limit_headers["x-ratelimit-remaining-requests"], "0");
     // A later success takes the failure back.
     rig.chat(true).await;
     assert!(rig.gateway.evidence().verdict().is_none());

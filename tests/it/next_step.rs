@@ -232,3 +232,15 @@ fn a_closed_run_says_what_failed_and_why() {
     assert_eq!(cycle.report["failed"].as_array().unwrap().len(), 3);
     assert!(cycle.report["failed"][0]["why"].as_str().unwrap().contains('7'));
 }
+
+#[test]
+fn an_exclusion_that_matches_nothing_is_said_by_the_cycle_and_by_doctor() {
+    let world = world(UPPER, "true", "exclude: [codex]\n");
+    let cycle = world.next_step();
+    let warning = "exclude: 'codex' matches no declared pool";
+    assert_eq!(cycle.report["warnings"], serde_json::json!([warning]), "{}", cycle.stderr);
+    for command in ["next-step", "doctor"] {
+        let shown = String::from_utf8_lossy(&world.run(&[command]).stdout).into_owned();
+        assert!(shown.contains(warning), "{command}: {shown}");
+    }
+}

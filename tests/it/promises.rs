@@ -376,19 +376,27 @@ fn the_previous_failure_reaches_the_retrys_prompt() {
     assert_eq!(world.node("N-001")["attempts"], 1);
 }
 
-/// Every test that `docs/defects.md` names is there, and no row is without one unless it says so.
+/// Every test that `docs/defects.md` and the table of one cycle name is there, and no row is without
+/// one unless it says so.
 #[test]
 fn every_named_test_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(root.join("docs/defects.md")).unwrap();
-    let rows: Vec<&str> =
-        text.lines().filter(|l| l.starts_with("| ") && !l.starts_with("| defect |")).collect();
-    assert!(rows.len() > 40, "{}", rows.len());
-    for row in rows {
-        let cells: Vec<&str> = row.trim_matches('|').split(" | ").collect();
-        assert_eq!(cells.len(), 3, "{row}");
-        let named: Vec<&str> = cells[2].split('`').skip(1).step_by(2).collect();
-        assert!(!named.is_empty() || cells[2].contains("**open**"), "no test: {row}");
+    let rows = |doc: &str, head: &str| -> Vec<Vec<String>> {
+        let text = std::fs::read_to_string(root.join(doc)).unwrap();
+        let tables = text.split("\n\n").filter(|part| part.starts_with(head));
+        let rows = tables.flat_map(|table| table.lines().skip(2)).map(|row| {
+            row.trim_matches('|').split(" | ").map(str::to_owned).collect()
+        });
+        rows.collect()
+    };
+    let (defects, cycle) =
+        (rows("docs/defects.md", "| defect |"), rows("docs/scheduling.md", "| host in the set |"));
+    assert!(defects.len() > 40 && cycle.len() == 7, "{} {}", defects.len(), cycle.len());
+    assert!(defects.iter().all(|row| row.len() == 3) && cycle.iter().all(|row| row.len() == 5));
+    for row in defects.iter().chain(&cycle) {
+        let tests = row.last().unwrap();
+        let named: Vec<&str> = tests.split('`').skip(1).step_by(2).collect();
+        assert!(!named.is_empty() || tests.contains("**open**"), "no test: {row:?}");
         for name in named {
             let (module, function) = name.rsplit_once("::").unwrap_or_else(|| panic!("{name}"));
             let file = root.join("tests/it").join(module.replace("::", "/")).with_extension("rs");

@@ -2,7 +2,6 @@
 
 use overhaul::ledger::{Burn, PauseCause};
 use overhaul::model::{Limits, MeterKey, NodeId, Outcome, Pool, PoolId, Provider, Tier, Usage};
-use overhaul::scheduling::decide::{CyclePlan, FrontierView, decide};
 use overhaul::scheduling::partition::partition;
 use overhaul::scheduling::pools::{Declared, Dropped, Reach, eligible};
 use overhaul::scheduling::{
@@ -398,10 +397,14 @@ fn longest_remaining_path_first_then_severity_then_id() {
 fn headers_correct_the_meters() {
     let mut s = scheduler((0..4).map(|n| node(&format!("N{n}"))).collect(), vec![pool("p")]);
     let hint = LimitHint { dimension: Dimension::Requests, remaining: 1, reset_at: 9_000 };
-    s.update_limits(&PoolId::new("p"), hint, 0);
+    start(&mut s, 0);
+    let Asked::Granted(request) = s.admit(&id("N0"), 0, 0, Estimate::default()) else {
+        panic!("refused")
+    };
+    s.settle_request(request, Used::default(), &[hint], 0);
     assert_eq!(starts(&mut s, 0).len(), 1);
     assert_eq!(s.next(0), Decision::Wait { until: Some(9_000) });
-    assert_eq!(starts(&mut s, 9_000).len(), 3);
+    assert_eq!(starts(&mut s, 9_000).len(), 2);
 }
 
 #[test]
@@ -619,6 +622,15 @@ fn requests_of_an_attempt_are_taken_from_the_budgets_one_by_one() {
     assert!(matches!(s.admit(&id("A"), 4, 4, need), Asked::NotRunning));
 }
 
+/// The split at this dial: ours, and the host's (pools named `host...`).
+fn split(nodes: &[NodeSpec], pools: &[PoolState], dial: f64) -> (Vec<NodeId>, Vec<NodeId>) {
+    let options = Options { dial, ..Options::default() };
+    let scheduler = Scheduler::new(nodes.to_vec(), pools.to_vec(), options).unwrap();
+    let shares = partition(scheduler, |pool| pool.0.starts_with("host"), 0);
+    assert!(shares.in_process.iter().all(|n| !shares.host.contains(n)), "each node once");
+    (shares.in_process, shares.host)
+}
+
 #[test]
 fn a_far_reset_keeps_a_node_from_no_other_pool() {
     const DAY: i64 = 24 * 3_600_000;
@@ -692,42 +704,47 @@ fn what_one_pool_refuses_waits_for_pools_that_are_only_settled() {
 
 #[test]
 fn shares_follow_real_capacity() {
-    let mut host = pool("host");
-    host.pool.provider = Provider::Host;
     let nodes: Vec<_> = (0..30).map(|n| node(&format!("N{n:02}"))).collect();
-    let shares =
-        partition(&nodes, &[limited("a", 6), limited("b", 4)], &[host.clone()], 5).unwrap();
-    assert_eq!((shares.in_process.len(), shares.host.len()), (20, 10));
-    assert!(shares.in_process.iter().all(|n| !shares.host.contains(n)));
+    let (ours, theirs) =
+        split(&nodes, &[limited("a", 6), limited("b", 4), limited("host", 5)], 0.0);
+    assert_eq!((ours.len(), theirs.len()), (20, 10));
     let mut wide = node("wide");
     wide.input_tokens = 150_000;
     let mut giant = node("giant");
     giant.input_tokens = 900_000;
+    let mut host = limited("host", 1);
     host.pool.context_tokens = 200_000;
-    let shares = partition(&[wide, giant], &[limited("a", 6)], &[host], 1).unwrap();
-    assert_eq!(
-        (shares.in_process.len(), shares.host, shares.unplaced),
-        (0, vec![id("wide")], vec![id("giant")])
-    );
+    let (ours, theirs) = split(&[wide, giant], &[limited("a", 6), host], 0.0);
+    assert_eq!((ours, theirs), (vec![], vec![id("wide")]));
+    // What is not ready is not split, and a window is as real as a slot.
+    let mut later = node("B");
+    later.depends_on = vec![id("A")];
+    assert_eq!(split(&[node("A"), later], &[limited("a", 2)], 0.0).0, [id("A")]);
+    let mut slow = limited("a", 30);
+    slow.pool.limits.requests_per_minute = Some(2);
+    let (ours, theirs) = split(&nodes, &[slow, limited("host", 5)], 0.0);
+    assert_eq!((ours.len(), theirs.len()), (2, 28));
 }
 
 #[test]
-fn the_decision_table_of_one_cycle() {
-    let none = FrontierView::default();
-    let some = FrontierView { ready: 3, ..none };
-    assert_eq!(decide(false, true, some), CyclePlan::DriveAll);
-    assert_eq!(decide(false, false, some), CyclePlan::Pause);
-    assert_eq!(decide(true, true, some), CyclePlan::Partition);
-    assert_eq!(decide(true, false, some), CyclePlan::GrantHost);
-    for (host, usable) in [(false, false), (false, true), (true, false), (true, true)] {
-        let claims = FrontierView { claims: 1, open_pull_requests: 2, ..none };
-        assert_eq!(decide(host, usable, claims), CyclePlan::WaitForClaims);
-        let reviews = FrontierView { open_pull_requests: 2, ..none };
-        assert_eq!(decide(host, usable, reviews), CyclePlan::WaitForReviews);
-        let closed = FrontierView { all_final: true, ..none };
-        assert_eq!(decide(host, usable, closed), CyclePlan::Close);
-        assert_eq!(decide(host, usable, none), CyclePlan::WaitForNext);
-    }
+fn shares_follow_the_dial_and_the_order_of_pools() {
+    let nodes: Vec<_> = (0..6).map(|n| node(&format!("N{n}"))).collect();
+    let shares = |ours: f64, theirs: f64, speed: f64, dial: f64| {
+        let (mut a, mut host) = (limited("a", 6), limited("host", 6));
+        a.pool.cost_per_mtok = Some(ours);
+        host.pool.cost_per_mtok = Some(theirs);
+        host.service.speed = speed;
+        let (ours, theirs) = split(&nodes, &[a, host], dial);
+        (ours.len(), theirs.len())
+    };
+    assert_eq!(shares(0.0, 75.0, 1.0, 0.0), (6, 0));
+    assert_eq!(shares(75.0, 0.0, 1.0, 0.0), (0, 6));
+    assert_eq!(shares(0.0, 75.0, 3.0, 1.0), (0, 6), "the faster one, whatever it costs");
+    assert_eq!(shares(1.0, 1.0, 1.0, 0.0), (3, 3), "by load");
+    // The tier closest above the floor comes before load.
+    let mut deep = limited("a", 6);
+    deep.pool.tier = Some(Tier::Deep);
+    assert_eq!(split(&nodes, &[deep, limited("host", 6)], 0.0).1.len(), 6);
 }
 
 fn declared(name: &str, provider: Provider) -> Declared {
@@ -757,6 +774,8 @@ fn each_pool_left_out_has_its_reason() {
     assert_eq!(dropped.len(), 3);
     assert!(dropped.contains(&(PoolId::new("other"), Dropped::Excluded("other.example".into()))));
     assert_eq!(reasons(false).0, ["nim"]);
+    let words: Vec<String> = dropped.iter().map(|(_, why)| why.to_string()).collect();
+    assert!(words.contains(&"settled: credit exhausted".to_owned()), "{words:?}");
 }
 
 #[test]
@@ -766,7 +785,7 @@ fn one_account_is_never_booked_twice() {
     worker.pool.meter = host.pool.meter.clone();
     let set = |a: &Declared, b: &Declared| {
         let set = eligible(&[a.clone(), b.clone()], false);
-        (set.attended(), set.pools.len())
+        (set.pools.iter().any(|p| p.provider == Provider::Host), set.pools.len())
     };
     assert_eq!(set(&host, &worker), (false, 1));
     // An undeclared account on the declared side counts as the same.

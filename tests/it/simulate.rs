@@ -574,3 +574,29 @@ fn odd_but_possible_numbers_give_finite_results() {
         }
     }
 }
+
+#[test]
+fn a_prediction_takes_the_windows_of_a_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let node = r#"{"nodes":[{"id":"A","input-tokens":2000,"output-tokens":2000}]}"#;
+    let plan = file("plan.json", node);
+    let finished = |context: u64| {
+        let pools = format!("pools: [{{id: p, model: m, context-tokens: {context}}}]");
+        let set = file("pools.yml", &pools);
+        let (code, out, err) = overhaul(&["simulate", "--plan", &plan, "--pools", &set, "--json"]);
+        assert_eq!(code, 0, "{err}");
+        !out.contains("no_capable_pool")
+    };
+    let mut run = overhaul::config::PoolConfig::new(Provider::OpenaiCompatible, "m");
+    for context in [2_000, 2_600, 2_700, 3_000, 32_000] {
+        run.context_tokens = Some(context);
+        let spec = NodeSpec { input_tokens: 2_000, output_tokens: 2_000, ..NodeSpec::new(name(0)) };
+        let fits = select::fits(&spec, &run.to_pool()).is_ok();
+        assert_eq!(finished(context), fits, "{context}");
+    }
+}

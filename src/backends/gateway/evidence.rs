@@ -1,6 +1,6 @@
 //! What a gateway has seen, and the attempt's budgets.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -62,8 +62,6 @@ pub struct Evidence {
     pub successes: u32,
     /// The refusal of the meters or of a wider budget that ended it.
     pub refused: Option<Refused>,
-    /// Limit and quota headers of the last answer that had any.
-    pub limit_headers: BTreeMap<String, String>,
     /// The budget that ended it.
     pub exhausted: Option<Exhausted>,
 }
@@ -233,15 +231,6 @@ impl Book {
         if model.is_some() {
             state.evidence.model_seen = model;
         }
-        let limits: BTreeMap<String, String> = seen
-            .headers
-            .iter()
-            .filter(|(name, _)| is_limit(name))
-            .map(|(n, v)| (n.clone(), v.clone()))
-            .collect();
-        if !limits.is_empty() {
-            state.evidence.limit_headers = limits;
-        }
         match seen.usage {
             Some((input, output)) => {
                 let mut more =
@@ -262,12 +251,4 @@ impl Book {
             self.end(&mut state, Exhausted::Money);
         }
     }
-}
-
-/// Headers in which backends speak of limits.
-fn is_limit(name: &str) -> bool {
-    name.contains("ratelimit")
-        || name.contains("rate-limit")
-        || name.contains("quota")
-        || name.starts_with("retry-after")
 }

@@ -7,7 +7,7 @@ use url::Url;
 use super::Checker;
 use crate::config::locate::{Path, at};
 use crate::config::pool::provider_name;
-use crate::config::{Config, HeaderValue, PoolConfig, PoolNetwork, ToolMode, secret};
+use crate::config::{Config, HeaderValue, PoolConfig, PoolNetwork, ToolMode, Windows, secret};
 use crate::model::{PoolId, Provider};
 
 /// Placeholders of pool commands.
@@ -336,7 +336,7 @@ fn numbers(c: &mut Checker<'_>, at: &Path, pool: &PoolConfig) {
         pool.output_tokens.unwrap_or(1),
         "leave it out when it is unknown",
     );
-    let (context, output) = pool.windows();
+    let Windows { context_tokens: context, output_tokens: output, .. } = pool.windows();
     if output >= context && context > 0 && pool.output_tokens.is_some() {
         c.error(
             &at.key("output-tokens"),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::world::{Outage, ServiceModel};
-use crate::config::known_model;
+use crate::config::windows;
 use crate::model::{
     Limits, MeterKey, NodeId, Outcome, Pool, PoolId, Provider, Severity, Tier, nearest,
 };
@@ -20,10 +20,6 @@ const TOKENS_MAX: u64 = 1_000_000_000_000;
 const COST_MAX: f64 = 1.0e9;
 /// Longest name of a pool, model, backend or account, characters.
 const NAME_MAX: usize = 200;
-/// Context window where nothing is known, tokens.
-const CONTEXT_TOKENS: u64 = 32_000;
-/// Output limit where nothing is known, tokens.
-const OUTPUT_TOKENS: u64 = 4_096;
 
 /// Why an input file cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -306,7 +302,7 @@ fn pool(place: usize, input: PoolInput) -> Result<(PoolState, ServiceModel), Inp
         Some(account) => format!("{provider}#{account}/{}", input.model),
         None => format!("{provider}/{}", input.model),
     });
-    let known = known_model(&input.model);
+    let windows = windows(&input.model, input.context_tokens, input.output_tokens);
     let texts = [
         ("id", id.as_str()),
         ("model", &input.model),
@@ -342,14 +338,8 @@ fn pool(place: usize, input: PoolInput) -> Result<(PoolState, ServiceModel), Inp
         provider: input.provider,
         meter,
         tier: input.tier,
-        context_tokens: input
-            .context_tokens
-            .or(known.map(|k| k.context_tokens))
-            .unwrap_or(CONTEXT_TOKENS),
-        output_tokens: input
-            .output_tokens
-            .or(known.map(|k| k.output_tokens))
-            .unwrap_or(OUTPUT_TOKENS),
+        context_tokens: windows.context_tokens,
+        output_tokens: windows.output_tokens,
         model: input.model,
         limits: input.limits,
         cost_per_mtok: input.cost_per_mtok,

@@ -17,9 +17,14 @@ fn attended(nodes: usize, pools: &str) -> World {
     let text = fs::read_to_string(&file).unwrap();
     let (before, rest) = text.split_once("pools:\n").unwrap();
     let (own, after) = rest.split_once("dispatch:\n").unwrap();
-    let host = "  - id: agent\n    provider: host\n    account: team\n    backend: agency\n";
+    let host = "  - id: agent\n    provider: host\n    account: team\n    backend: agency\n    \
+                cost-per-mtok: 0\n";
     let pools = match pools {
         "both" => format!("{own}{host}"),
+        "dear" => {
+            let four = own.replace("limits:\n", "limits:\n      concurrent: 4\n");
+            format!("{four}{}", host.replace("mtok: 0", "mtok: 75"))
+        }
         "host" => host.to_owned(),
         "limited" => format!("{own}{host}    limits: {{concurrent: 1}}\n"),
         other => panic!("{other}"),
@@ -160,6 +165,17 @@ fn what_an_agent_must_not_do_is_refused_with_the_reason() {
     let prompt =
         Path::new(again["prompts"].as_str().unwrap()).join(entry["prompt-file"].as_str().unwrap());
     assert!(fs::read_to_string(prompt).unwrap().contains("F-9999"));
+}
+
+#[test]
+fn a_dear_host_gets_only_what_the_free_side_has_no_room_for() {
+    let shares = |nodes: usize| {
+        let world = attended(nodes, "dear");
+        let handed_out = grant(&world, &[]);
+        (of_share(&handed_out, "work").len(), of_share(&handed_out, "host").len())
+    };
+    assert_eq!(shares(4), (4, 0), "our four slots take all");
+    assert_eq!(shares(6), (4, 2), "nothing waits beside a pool that fits");
 }
 
 #[test]
