@@ -91,7 +91,7 @@ pub(super) async fn on_base(
     let all = checkable.len() == ticket.findings.len();
     Ok(match seen {
         Err(why) => OnBase::Blind { why },
-        Ok(found) if all && proof::still_there(&checkable, &found).is_empty() => {
+        Ok(seen) if all && proof::still_there(&checkable, &seen.findings).is_empty() => {
             let names: Vec<String> = rechecks.iter().map(|r| r.argv.join(" ")).collect();
             let (names, base) = (names.join("`, `"), ticket.base.commit());
             OnBase::Gone { evidence: format!("`{names}` no longer reports it on {base}") }
@@ -158,7 +158,7 @@ pub(super) fn claims<'a>(
         }
         (_, outcome) => {
             let mut refusal = Refusal::new(outcome, report.detail.clone());
-            refusal.repairable = outcome == Outcome::InvalidResult;
+            refusal.repairable = report.may_be_repaired();
             return Err(refusal);
         }
     };
@@ -349,7 +349,7 @@ pub(super) async fn proven(
         Err(error) => return Err(error.into()),
     };
     let results = verified.checks;
-    let checks: Vec<CheckRecord> = results.iter().map(check_record).collect();
+    let mut checks: Vec<CheckRecord> = results.iter().map(check_record).collect();
     if cycle.cancel.is_cancelled() {
         return Ok(Err(stopped()));
     }
@@ -357,10 +357,10 @@ pub(super) async fn proven(
         match result.verdict {
             workspace::Verdict::Failed => {
                 let detail = format!(
-                    "Verify command `{}` failed ({}). Its output:\n{}",
+                    "Verify command `{}` failed ({}). {}",
                     result.name,
                     how(result.status),
-                    tail(&result.output)
+                    said(&result.output)
                 );
                 return refuse_tree(Outcome::InvalidResult, detail, friction);
             }
@@ -382,7 +382,10 @@ pub(super) async fn proven(
     let findings: Vec<Finding> =
         resolved.iter().filter_map(|id| cycle.plan.finding(id)).cloned().collect();
     match proof::after(cycle, change.base, &findings, change.touched, change.commit).await? {
-        proof::Proof::Holds => Ok(Ok((checks, friction))),
+        proof::Proof::Holds(runs) => {
+            checks.extend(runs);
+            Ok(Ok((checks, friction)))
+        }
         proof::Proof::Fails(_) if cycle.cancel.is_cancelled() => Ok(Err(stopped())),
         proof::Proof::Fails(detail) => refuse_tree(Outcome::InvalidResult, detail, friction),
     }
@@ -497,8 +500,16 @@ fn how(status: Status) -> String {
     }
 }
 
+/// What a failed command printed.
+pub(super) fn said(output: &str) -> String {
+    if output.trim().is_empty() {
+        return "It printed nothing.".to_owned();
+    }
+    format!("Its output:\n{}", tail(output))
+}
+
 /// The end of an output, where the reason usually is; the prompt of the next attempt holds it.
-pub(super) fn tail(output: &str) -> String {
+fn tail(output: &str) -> String {
     const KEPT: usize = 4_000;
     let start = output.len().saturating_sub(KEPT);
     let start = (start..output.len()).find(|i| output.is_char_boundary(*i)).unwrap_or(start);
