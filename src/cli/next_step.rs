@@ -12,8 +12,8 @@ use crate::actions::{ActionsError, Annotation, Level, Log, Runtime};
 use crate::cycle::{
     CycleError, CycleReport, Given, GrantOptions, Options, Status, TakeInOptions, grant, next_step,
 };
-use crate::ledger::PauseCause;
-use crate::report::pause_ends;
+use crate::ledger::{PauseCause, PauseRecord};
+use crate::report::pause_remedies;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -116,18 +116,20 @@ pub(super) fn show(runtime: &Runtime, report: &CycleReport, json: bool) -> Resul
     outcome(report)
 }
 
-/// A pause that no waiting ends.
-fn needs_a_person(cause: PauseCause) -> bool {
-    matches!(cause, PauseCause::NoUsablePool | PauseCause::NoCapablePool)
+/// Whether no waiting ends the pause, of a part of it at least.
+fn needs_a_person(pause: &PauseRecord) -> bool {
+    let is = |cause| matches!(cause, PauseCause::NoUsablePool | PauseCause::NoCapablePool);
+    is(pause.cause) || pause.nodes.iter().any(|node| is(node.cause))
 }
 
 /// Marks on the workflow run what nobody should have to open a log for: the job is green.
 fn annotate(log: &mut Log<impl std::io::Write>, report: &CycleReport) -> std::io::Result<()> {
-    if let Some(pause) = report.pause.as_ref().filter(|pause| needs_a_person(pause.cause)) {
+    if let Some(pause) = report.pause.as_ref().filter(|pause| needs_a_person(pause)) {
         let mut lines = vec![report.message.clone()];
         lines.extend(pause.nodes.iter().take(10).map(|it| format!("{}: {}", it.node, it.reason)));
         lines.extend(report.pools_left_out.iter().map(|pool| format!("pool left out: {pool}")));
-        lines.push(format!("do: {}", pause_ends(pause.cause, "/overhaul")));
+        let remedies = pause_remedies(pause, "/overhaul").into_iter();
+        lines.extend(remedies.map(|remedy| format!("do: {remedy}")));
         let title = Some("overhaul".to_owned());
         let message = lines.join("\n");
         log.annotate(Level::Warning, &Annotation { title, message, ..Annotation::default() })?;
@@ -388,7 +390,9 @@ pub(super) fn render(report: &CycleReport, json: bool) -> Result<String, Failure
         for node in &pause.nodes {
             let _ = writeln!(text, "  {}: {}", node.node, node.reason);
         }
-        let _ = writeln!(text, "  do: {}", pause_ends(pause.cause, "overhaul"));
+        for remedy in pause_remedies(pause, "overhaul") {
+            let _ = writeln!(text, "  do: {remedy}");
+        }
     }
     for failed in &report.failed {
         let why = reason(&failed.why);

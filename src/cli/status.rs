@@ -6,7 +6,7 @@ use super::next_step::{failure, reason};
 use super::run_options::RunArgs;
 use super::{Failure, print};
 use crate::cycle::{Given, RunStatus, run_status};
-use crate::report::{pause_ends, pause_words};
+use crate::report::{pause_remedies, pause_words};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -64,7 +64,9 @@ fn render(status: &RunStatus) -> String {
         for node in &pause.nodes {
             let _ = writeln!(text, "  {}: {}", node.node, node.reason);
         }
-        let _ = writeln!(text, "  do: {}", pause_ends(pause.cause, "overhaul"));
+        for remedy in pause_remedies(pause, "overhaul") {
+            let _ = writeln!(text, "  do: {remedy}");
+        }
     }
     for pool in &status.pools {
         let _ = writeln!(text, "pool {}: {}", pool.id, pool.state);

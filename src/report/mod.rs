@@ -26,7 +26,7 @@ pub use dashboard::{dashboard, dashboard_title};
 pub use html::html_report;
 pub use page::{BODY_BUDGET, SUMMARY_BUDGET};
 pub use pause::{
-    ends as pause_ends, pause_comment, pause_issue, pause_issue_title, words as pause_words,
+    pause_comment, pause_issue, pause_issue_title, remedies as pause_remedies, words as pause_words,
 };
 pub use pull_request::{pull_request_body, pull_request_title};
 pub use reply::reply;

@@ -56,9 +56,23 @@ pub(super) fn sentences(view: &RunView, pause: &PauseRecord) -> (String, String)
     (what, ends(pause.cause, "/overhaul"))
 }
 
-/// What ends a pause; commands begin with `prefix`.
+/// What ends a pause, a line for each cause that keeps a node; commands begin with `prefix`.
 #[must_use]
-pub fn ends(cause: PauseCause, prefix: &str) -> String {
+pub fn remedies(pause: &PauseRecord, prefix: &str) -> Vec<String> {
+    let mut causes = vec![pause.cause];
+    for node in &pause.nodes {
+        if !causes.contains(&node.cause) {
+            causes.push(node.cause);
+        }
+    }
+    if let [only] = causes.as_slice() {
+        return vec![ends(*only, prefix)];
+    }
+    causes.into_iter().map(|it| format!("({}) {}", words(it), ends(it, prefix))).collect()
+}
+
+/// What ends a pause of one cause.
+fn ends(cause: PauseCause, prefix: &str) -> String {
     match cause {
         PauseCause::BudgetExhausted => format!(
             "The next cycle after that goes on by itself. `{prefix} resume` tries at once; \

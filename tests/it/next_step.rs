@@ -295,7 +295,7 @@ fn a_passed_recheck_is_shown() {
 /// Where the configuration says this of verify commands.
 fn verified_by(world: &World, verify: &str) {
     let text = std::fs::read_to_string(world.path("overhaul.yml")).unwrap();
-    let (before, _) = text.split_once("verify:\n").unwrap();
+    let before = text.split("verify:\n").next().unwrap();
     world.write("overhaul.yml", &format!("{before}{verify}"));
 }
 
@@ -370,8 +370,10 @@ fn a_file_that_says_merged_is_not_believed_before_git_says_so() {
     let refused = world.next_step();
     assert_eq!(refused.code, Some(2), "{}", refused.report);
     let branch = format!("overhaul/{run}/N-001");
-    assert!(refused.stderr.contains(&format!("main does not hold {branch}")), "{}", refused.stderr);
-    assert!(refused.stderr.contains(&format!("git merge origin/{branch}")), "{}", refused.stderr);
+    let said = format!("main does not hold overhaul/{run}/N-00");
+    assert!(refused.stderr.contains(&said), "{}", refused.stderr);
+    let said = format!("git merge origin/overhaul/{run}/N-00");
+    assert!(refused.stderr.contains(&said), "{}", refused.stderr);
     let left = world.branches();
     assert!(branches.iter().all(|(name, at)| !name.contains("/N-") || left.get(name) == Some(at)));
 
@@ -387,11 +389,17 @@ fn a_file_that_says_merged_is_not_believed_before_git_says_so() {
     assert_eq!((next.nodes("landed"), next.nodes("in_review")), (1, 2), "{}", next.stderr);
 }
 
+/// The only issue.
+fn dashboard(world: &World) -> String {
+    let mut issues = std::fs::read_dir(world.path("forge/issues")).unwrap();
+    std::fs::read_to_string(issues.next().unwrap().unwrap().path()).unwrap()
+}
+
 #[test]
 fn what_failed_in_a_closed_run_is_said_each_time_and_a_mended_setting_tries_it_again() {
     let world = world("exit 7\n", "true", "");
     assert_eq!(world.next_step().status(), "complete");
-    let issue = std::fs::read_to_string(world.path("forge/issues/0001.md")).unwrap();
+    let issue = dashboard(&world);
     assert!(!issue.contains("- [ ]"), "nobody reads a tick any more: {issue}");
     assert!(issue.contains("0 of 3 nodes done, 3 failed"), "{issue}");
     let idle = world.next_step();
@@ -445,7 +453,7 @@ fn outputs_name_states_as_everything_else_is_named() {
     let cycle = world.next_step();
     assert_eq!(cycle.report["nodes"], serde_json::json!({"in-review": 3}), "{}", cycle.stderr);
     assert_eq!(world.status()["counts"], serde_json::json!({"in-review": 3}));
-    let issue = std::fs::read_to_string(world.path("forge/issues/0001.md")).unwrap();
+    let issue = dashboard(&world);
     assert!(issue.contains("Our board: run r-0001-"), "{issue}");
     assert!(issue.contains("0 of 3 nodes done, 3 in review"), "{issue}");
 }
