@@ -8,10 +8,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::run_options::{RunArgs, duration};
 use super::{Failure, merge_results, print};
-use crate::actions::{ActionsError, Log, Runtime};
+use crate::actions::{ActionsError, Annotation, Level, Log, Runtime};
 use crate::cycle::{
     CycleError, CycleReport, Given, GrantOptions, Options, Status, TakeInOptions, grant, next_step,
 };
+use crate::ledger::{PauseCause, PauseRecord};
+use crate::report::pause_remedies;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -109,8 +111,35 @@ pub(super) fn show(runtime: &Runtime, report: &CycleReport, json: bool) -> Resul
     // Titles and reasons in it come from outside: the runner must read no command in them.
     let mut log = Log::new(std::io::stdout().lock(), true);
     log.untrusted(&text)
+        .and_then(|()| annotate(&mut log, report))
         .map_err(|e| Failure::failed("cannot write to standard output").because(e))?;
     outcome(report)
+}
+
+/// Whether no waiting ends the pause, of a part of it at least.
+fn needs_a_person(pause: &PauseRecord) -> bool {
+    let is = |cause| matches!(cause, PauseCause::NoUsablePool | PauseCause::NoCapablePool);
+    is(pause.cause) || pause.nodes.iter().any(|node| is(node.cause))
+}
+
+/// Marks on the workflow run what nobody should have to open a log for: the job is green.
+fn annotate(log: &mut Log<impl std::io::Write>, report: &CycleReport) -> std::io::Result<()> {
+    if let Some(pause) = report.pause.as_ref().filter(|pause| needs_a_person(pause)) {
+        let mut lines = vec![report.message.clone()];
+        lines.extend(pause.nodes.iter().take(10).map(|it| format!("{}: {}", it.node, it.reason)));
+        lines.extend(report.pools_left_out.iter().map(|pool| format!("pool left out: {pool}")));
+        let remedies = pause_remedies(pause, "/overhaul").into_iter();
+        lines.extend(remedies.map(|remedy| format!("do: {remedy}")));
+        let title = Some("overhaul".to_owned());
+        let message = lines.join("\n");
+        log.annotate(Level::Warning, &Annotation { title, message, ..Annotation::default() })?;
+    }
+    for warning in &report.warnings {
+        let message = format!("{}\ndo: {}", warning.text, warning.remedy);
+        let title = Some("overhaul".to_owned());
+        log.annotate(Level::Warning, &Annotation { title, message, ..Annotation::default() })?;
+    }
+    Ok(())
 }
 
 /// A run that closes with nothing but failures is a failure: nobody would look at it otherwise.
@@ -121,8 +150,9 @@ fn outcome(report: &CycleReport) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::failed("the run is closed, and every node failed").remedy(
-        "mend what the reasons name; with a changed configuration the next cycle tries the same \
-         findings anew",
+        "mend what the reasons name; `overhaul retry <node>` works on a node again, and with changed \
+         `findings`, `planning`, `pools`, `dispatch`, `verify`, `policy` or `sandbox` the next cycle \
+         tries the same findings anew",
     ))
 }
 
@@ -262,14 +292,30 @@ pub(super) fn failure(error: CycleError) -> Failure {
     }
 }
 
-/// A cause in one line: its first words, whatever their lines.
+/// A cause in one line: its first words say what it is of, its last ones what is wrong.
 pub(super) fn in_one_line(text: &str) -> String {
+    const HEAD: usize = 120;
+    const TAIL: usize = 240;
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let mut short: String = line.chars().take(300).collect();
-    if short.len() < line.len() {
-        short.push('…');
+    let length = line.chars().count();
+    if length <= HEAD + TAIL {
+        return line;
     }
-    short
+    let head: String = line.chars().take(HEAD).collect();
+    let tail: String = line.chars().skip(length - TAIL).collect();
+    format!("{} … {}", head.trim_end(), tail.trim_start())
+}
+
+/// Why an attempt failed, in one line, and where to look when it was kept from something.
+pub(super) fn reason(text: &str) -> String {
+    let walled = ["permission denied", "eacces", "eperm", "operation not permitted"];
+    let lower = text.to_lowercase();
+    let hint = if walled.iter().any(|word| lower.contains(word)) {
+        " (docs/sandbox.md says what workers and checks may reach, and how to allow more)"
+    } else {
+        ""
+    };
+    format!("{}{hint}", in_one_line(text))
 }
 
 /// What to do about a failure of the machine or of what lies around it.
@@ -324,7 +370,7 @@ pub(super) fn render(report: &CycleReport, json: bool) -> Result<String, Failure
         let nodes: Vec<String> = report
             .nodes
             .iter()
-            .map(|(state, n)| format!("{n} {}", state.replace('_', " ")))
+            .map(|(state, n)| format!("{n} {}", state.replace(['_', '-'], " ")))
             .collect();
         if !nodes.is_empty() {
             let _ = writeln!(text, "run {run}: {}", nodes.join(", "));
@@ -333,6 +379,10 @@ pub(super) fn render(report: &CycleReport, json: bool) -> Result<String, Failure
     for url in &report.pull_requests {
         let _ = writeln!(text, "  pull request {url}");
     }
+    for warning in &report.warnings {
+        let _ = writeln!(text, "  warning: {}", warning.text);
+        let _ = writeln!(text, "    do: {}", warning.remedy);
+    }
     if let Some(at) = report.not_before {
         let _ = writeln!(text, "  not before {at}");
     }
@@ -340,9 +390,12 @@ pub(super) fn render(report: &CycleReport, json: bool) -> Result<String, Failure
         for node in &pause.nodes {
             let _ = writeln!(text, "  {}: {}", node.node, node.reason);
         }
+        for remedy in pause_remedies(pause, "overhaul") {
+            let _ = writeln!(text, "  do: {remedy}");
+        }
     }
     for failed in &report.failed {
-        let why = in_one_line(&failed.why);
+        let why = reason(&failed.why);
         let attempts = if failed.attempts == 1 { "attempt" } else { "attempts" };
         let _ =
             writeln!(text, "  {} failed after {} {attempts}: {why}", failed.node, failed.attempts);
@@ -358,8 +411,7 @@ pub(super) fn render(report: &CycleReport, json: bool) -> Result<String, Failure
         let what = node.or_else(|| result.file.clone()).unwrap_or_default();
         let fate = serde_json::to_value(result.fate).ok();
         let fate = fate.as_ref().and_then(|v| v.as_str()).unwrap_or_default();
-        let why: String = result.why.split_whitespace().collect::<Vec<_>>().join(" ");
-        let why: String = why.chars().take(300).collect();
+        let why = in_one_line(&result.why);
         let _ = writeln!(text, "  {what} {fate}{}{why}", if why.is_empty() { "" } else { ": " });
     }
     for pool in &report.pools_left_out {
@@ -369,4 +421,67 @@ pub(super) fn render(report: &CycleReport, json: bool) -> Result<String, Failure
         let _ = writeln!(text, "  warning: {warning}");
     }
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{annotate, in_one_line, reason, render};
+    use crate::actions::Log;
+    use crate::cycle::{CycleReport, Status};
+    use crate::ledger::{PauseCause, PauseRecord, PausedNode};
+    use crate::model::NodeId;
+
+    #[test]
+    fn a_long_reason_keeps_its_end() {
+        let text = format!("Verify command `t` failed:\n{}\nassert 1 == 2", "noise\n".repeat(200));
+        let line = in_one_line(&text);
+        assert!(line.starts_with("Verify command `t` failed: noise"), "{line}");
+        assert!(line.ends_with("noise assert 1 == 2") && line.contains(" … "), "{line}");
+        assert!(line.chars().count() < 400);
+        assert_eq!(in_one_line("short\n one"), "short one");
+    }
+
+    #[test]
+    fn what_a_wall_refused_names_the_page_about_walls() {
+        assert!(reason("touch: /x: Permission denied").contains("docs/sandbox.md"));
+        assert_eq!(reason("exit code 7"), "exit code 7");
+    }
+
+    fn stuck(cause: PauseCause) -> CycleReport {
+        let at = jiff::Timestamp::UNIX_EPOCH;
+        let node = PausedNode {
+            node: NodeId::new("N-001").unwrap(),
+            cause,
+            reason: "no pool".to_owned(),
+            not_before: None,
+        };
+        let pause =
+            PauseRecord { cause, not_before: None, nodes: vec![node], first_seen: at, count: 1 };
+        let message = crate::report::pause_words(cause);
+        let mut report = CycleReport::without_run(Status::Paused, message);
+        report.pause = Some(pause);
+        report.pools_left_out = vec!["nim: the environment variable K is not set".to_owned()];
+        report
+    }
+
+    #[test]
+    fn a_pause_says_what_ends_it_and_says_quota_where_no_budget_is_set() {
+        let text = render(&stuck(PauseCause::NoUsablePool), false).unwrap();
+        assert!(text.contains("  do: ") && text.contains("`overhaul unsettle <pool>`"), "{text}");
+        let text = render(&stuck(PauseCause::BudgetExhausted), false).unwrap();
+        assert!(text.starts_with("paused: waiting for quota"), "{text}");
+    }
+
+    #[test]
+    fn a_green_job_that_can_use_no_pool_is_marked() {
+        let marked = |cause| {
+            let mut bytes = Vec::new();
+            annotate(&mut Log::new(&mut bytes, true), &stuck(cause)).unwrap();
+            String::from_utf8(bytes).unwrap()
+        };
+        let text = marked(PauseCause::NoUsablePool);
+        assert!(text.starts_with("::warning title=overhaul::no usable pool"), "{text}");
+        assert!(text.contains("variable K is not set"), "{text}");
+        assert_eq!(marked(PauseCause::CapReached), "");
+    }
 }

@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 
-use super::next_step::{failure, in_one_line};
+use super::next_step::{failure, reason};
 use super::run_options::RunArgs;
 use super::{Failure, print};
 use crate::cycle::{Given, RunStatus, run_status};
+use crate::report::{pause_remedies, pause_words};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -29,11 +30,14 @@ fn render(status: &RunStatus) -> String {
         return "there is no run yet\n".to_owned();
     };
     let mut text = String::new();
-    let counts: Vec<String> =
-        status.counts.iter().map(|(state, n)| format!("{n} {}", state.replace('_', " "))).collect();
+    let counts: Vec<String> = status
+        .counts
+        .iter()
+        .map(|(state, n)| format!("{n} {}", state.replace(['_', '-'], " ")))
+        .collect();
     let _ = writeln!(text, "run {run} ({}): {}", status.state, counts.join(", "));
     for node in &status.nodes {
-        let state = node.state.replace('_', " ");
+        let state = node.state.replace(['_', '-'], " ");
         let _ = write!(text, "  {:<10} {:<10} {}", node.id.to_string(), state, node.title);
         if let Some(url) = &node.pull_request {
             let _ = write!(text, "  {url}");
@@ -43,12 +47,12 @@ fn render(status: &RunStatus) -> String {
             let _ = writeln!(text, "             {note}");
         }
         if let Some(why) = &node.last_failure {
-            let _ = writeln!(text, "             attempt {}: {}", node.attempts, in_one_line(why));
+            let attempt = node.failed_attempt.unwrap_or(node.attempts);
+            let _ = writeln!(text, "             attempt {attempt}: {}", reason(why));
         }
     }
     if let Some(pause) = &status.pause {
-        let cause = serde_json::to_value(pause.cause).ok();
-        let cause = cause.as_ref().and_then(|v| v.as_str()).unwrap_or_default().replace('_', " ");
+        let cause = pause_words(pause.cause);
         let _ = match (pause.not_before, &pause.by) {
             (Some(at), _) => writeln!(text, "paused ({cause}), not before {at}"),
             (None, Some(by)) => writeln!(text, "paused ({cause}) by {by} at {}", pause.first_seen),
@@ -57,9 +61,15 @@ fn render(status: &RunStatus) -> String {
         for node in &pause.nodes {
             let _ = writeln!(text, "  {}: {}", node.node, node.reason);
         }
+        for remedy in pause_remedies(pause, "overhaul") {
+            let _ = writeln!(text, "  do: {remedy}");
+        }
     }
     for pool in &status.pools {
         let _ = writeln!(text, "pool {}: {}", pool.id, pool.state);
+    }
+    for warning in &status.warnings {
+        let _ = writeln!(text, "warning: {} ({})", warning.text, warning.remedy);
     }
     for friction in &status.friction {
         let _ = writeln!(text, "friction: {} ({})", friction.text, friction.remedy);

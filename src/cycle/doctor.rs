@@ -11,11 +11,12 @@ use super::pools::{self, Env, PoolSet, launcher};
 use super::prove::prove;
 use super::setup::{self, Options, Parts, Place};
 use super::walls::{self, AllWalls};
-use super::{CycleError, names};
+use super::{CycleError, names, open};
 use crate::config::{Config, PoolConfig, SandboxMode};
 use crate::forge::ForgeError;
 use crate::git;
 use crate::model::Provider;
+use crate::planning;
 use crate::process::Layer;
 use crate::scheduling::pools::{Dropped, Reach};
 
@@ -35,8 +36,8 @@ pub enum Health {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Check {
-    /// What it is about: `git`, `configuration`, `pool`, `key`, `model`, `windows`, `verify`, `remote`,
-    /// `rights`, `state`, `sandbox` ...
+    /// What it is about: `git`, `configuration`, `pool`, `key`, `model`, `windows`, `verify`, `recheck`,
+    /// `remote`, `rights`, `state`, `sandbox` ...
     pub area: &'static str,
     /// Which one, where there are several.
     pub subject: String,
@@ -185,25 +186,32 @@ pub async fn configured(config: &Config, repo: &Path, env: &Env) -> Vec<Check> {
         }
         Err(error) => checks.push(of_error("pool", error)),
     }
-    for command in &config.verify.commands {
-        let Some(program) = command.argv.first() else { continue };
+    checks.extend(program_checks(config, repo, env));
+    checks
+}
+
+/// The programs of verify commands and re-checks.
+fn program_checks(config: &Config, repo: &Path, env: &Env) -> Vec<Check> {
+    let verify = config.verify.commands.iter().map(|it| ("verify", it.name.clone(), &it.argv));
+    let rechecks = config.findings.iter().filter(|source| !source.recheck.is_empty());
+    let rechecks = rechecks.map(|it| ("recheck", it.key().unwrap_or_default(), &it.recheck));
+    let check = |(area, name, argv): (&'static str, String, &Vec<String>)| {
+        let program = argv.first()?;
         let there = if program.contains('/') {
             repo.join(program).is_file()
         } else {
             launcher(program, env) == Reach::Reached
         };
-        checks.push(if there {
-            Check::ok("verify", &command.name, format!("{program} is there"))
+        Some(if there {
+            Check::ok(area, name, format!("{program} is there"))
         } else {
-            Check::failure(
-                "verify",
-                &command.name,
-                format!("the program {program} is not there"),
-                "install it before overhaul runs, or correct `argv`",
-            )
-        });
-    }
-    checks
+            let why = format!("the program {program} is not there");
+            let setting = if area == "verify" { "argv" } else { "recheck" };
+            let remedy = format!("install it before overhaul runs, or correct `{setting}`");
+            Check::failure(area, name, why, remedy)
+        })
+    };
+    verify.chain(rechecks).filter_map(check).collect()
 }
 
 /// What was seen of each pool; `proofs` are those of the reached ones, in their order.
@@ -326,6 +334,7 @@ pub async fn places(options: Options) -> Vec<Check> {
     )];
     checks.extend(rights(&parts).await);
     checks.extend(sandbox(&config, &parts.walls.layers));
+    checks.extend(verified(&parts).await);
     let store = parts.store.clone();
     let name = store.name();
     let runs = tokio::task::spawn_blocking(move || store.runs().map_err(|e| e.to_string())).await;
@@ -370,6 +379,37 @@ async fn rights(parts: &Parts) -> Vec<Check> {
         ),
     });
     checks
+}
+
+/// Whether a change would be verified by anything; configured commands are looked at one by one.
+async fn verified(parts: &Parts) -> Option<Check> {
+    let verify = &parts.config.verify;
+    if !verify.commands.is_empty() {
+        return None;
+    }
+    if let Some(why) = &verify.waive {
+        return Some(Check::ok("verify", "", format!("no command is configured: {why}")));
+    }
+    let (repo, commit) = (parts.workspace.store().clone(), parts.base.commit);
+    let there = blocking(move || open::what_is_there(&repo, commit)).await;
+    let found = match there {
+        Err(error) => return Some(of_error("verify", error.into())),
+        Ok(there) => there.build_files.into_iter().find(planning::tells_commands),
+    };
+    Some(match found.filter(|_| verify.detect) {
+        Some(build) => Check::ok(
+            "verify",
+            "",
+            format!("no command is configured; what {} and its like tell is run", build.path),
+        ),
+        None => Check::warning(
+            "verify",
+            "",
+            "no command is configured and none is detected: pull requests would open with nothing \
+             verified, and say so",
+            "declare `verify.commands`, or say in `verify.waive` why none is needed",
+        ),
+    })
 }
 
 fn of_error(area: &'static str, error: CycleError) -> Check {

@@ -13,6 +13,7 @@ use super::open::Chosen;
 use super::pools::{self, PoolSet};
 use super::setup::{Options, Parts};
 use super::take_in::TakenIn;
+use super::unproven::{self, Warning};
 use super::walls::AllWalls;
 use super::{
     CycleError, answers, branch, close, drive, grant, inbox, keys, land, notices, open, pause,
@@ -54,7 +55,7 @@ pub struct CycleReport {
     pub not_before: Option<Timestamp>,
     /// Addresses of open pull requests, by number.
     pub pull_requests: Vec<String>,
-    /// Nodes by state.
+    /// Nodes by state, `in-review` and the like.
     pub nodes: BTreeMap<String, usize>,
     /// Attempts started in this cycle.
     pub attempts: usize,
@@ -71,6 +72,8 @@ pub struct CycleReport {
     pub pause: Option<PauseRecord>,
     /// Nodes that failed, with why.
     pub failed: Vec<FailedNode>,
+    /// What people should know although nothing failed.
+    pub warnings: Vec<Warning>,
     /// What became of the results that were taken in.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub results: Vec<TakenIn>,
@@ -114,6 +117,7 @@ impl CycleReport {
             agents: BTreeMap::new(),
             pause: None,
             failed: Vec::new(),
+            warnings: Vec::new(),
             results: Vec::new(),
             grant: None,
             summary: String::new(),
@@ -201,14 +205,7 @@ pub(super) async fn begin(
         Chosen::NoFindings => {
             return over(CycleReport::without_run(Status::Idle, "there are no findings"));
         }
-        Chosen::AlreadyDone(id) => {
-            let mut report = CycleReport::without_run(
-                Status::Idle,
-                format!("run {id} has dealt with these findings"),
-            );
-            report.run_id = Some(id);
-            return over(report);
-        }
+        Chosen::AlreadyDone(id) => return over(already_done(&parts, id).await?),
         Chosen::Open(id) => {
             inbox_open = true;
             parts.journal(id).await?
@@ -291,8 +288,8 @@ async fn dry_run(parts: &Parts, chosen: Chosen) -> Result<CycleReport, CycleErro
     match chosen {
         Chosen::NoFindings => {}
         Chosen::AlreadyDone(id) => {
-            report.message = format!("dry run: run {id} has dealt with these findings");
-            report.run_id = Some(id);
+            report = already_done(parts, id).await?;
+            report.message.insert_str(0, "dry run: ");
         }
         Chosen::New(new) => {
             report.status = Status::Progress;
@@ -304,6 +301,7 @@ async fn dry_run(parts: &Parts, chosen: Chosen) -> Result<CycleReport, CycleErro
                 counted(findings, "finding")
             );
             report.nodes.insert("planned".to_owned(), nodes);
+            report.warnings.extend(unproven::of_plan(&parts.config, &new.plan));
         }
         Chosen::Open(id) => {
             let journal = parts.journal(id.clone()).await?;
@@ -320,6 +318,35 @@ async fn dry_run(parts: &Parts, chosen: Chosen) -> Result<CycleReport, CycleErro
             report.run_id = Some(id);
         }
     }
+    Ok(report)
+}
+
+/// A run that has ended is the answer; what failed in it waits for a person, and that is said each
+/// time.
+async fn already_done(parts: &Parts, id: RunId) -> Result<CycleReport, CycleError> {
+    let journal = parts.journal(id.clone()).await?;
+    let plan = open::load_plan(&journal).await?;
+    let run = journal.state().clone();
+    let states = super::status::states_of(&parts.config, &run, &plan);
+    let mut report =
+        CycleReport::without_run(Status::Idle, format!("run {id} has dealt with these findings"));
+    report.failed = failed(&run, &states);
+    report.nodes = close::counts(&states);
+    if let Some(first) = report.failed.first() {
+        let count = report.failed.len();
+        let text =
+            format!("{count} of {} failed in it, and wait for a person", nodes(states.len()));
+        report.message = format!("{}; {text}", report.message);
+        report.warnings.push(Warning {
+            text: format!("run {id} is over: {text}"),
+            remedy: format!(
+                "mend what the reasons name; `overhaul retry {}` works on a node again, and a changed \
+                 configuration on all of them",
+                first.node
+            ),
+        });
+    }
+    report.run_id = Some(id);
     Ok(report)
 }
 
@@ -396,7 +423,7 @@ async fn observe_and_work(
 ) -> Result<(), CycleError> {
     observe(cycle).await?;
     if cycle.journal.state().cancelled.is_none() && has_open_nodes(cycle) {
-        setup::check_verify_programs(&open::all_verify(&cycle.plan), &*cycle.env)?;
+        setup::check_programs(cycle)?;
         cycle.journal.write(notices::beginning(cycle)).await?;
         worked.granted = grant::host_share(cycle, &GrantOptions::default()).await?;
         let mut driven = drive::drive(cycle).await?;
@@ -477,6 +504,7 @@ pub(super) async fn report(
         agents: set.agents().collect(),
         pause,
         failed: failed(&run, &states),
+        warnings: unproven::warnings(&cycle.config, &cycle.plan, &run, &states),
         results: Vec::new(),
         grant: worked.granted,
         summary,
@@ -517,9 +545,7 @@ fn status(states: &BTreeMap<NodeId, NodeState>, worked: &Worked, run: &Run) -> (
         return (Status::Paused, stopped(pause));
     }
     if let Some(cause) = worked.paused {
-        let word = serde_json::to_value(cause).ok();
-        let word = word.as_ref().and_then(|v| v.as_str()).unwrap_or("paused");
-        return (Status::Paused, word.replace('_', " "));
+        return (Status::Paused, crate::report::pause_words(cause).to_owned());
     }
     let claimed = count(&[NodeState::Claimed, NodeState::Working]);
     if claimed > 0 {

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::context::depends_on;
 use super::setup::{self, Options};
+use super::unproven::{self, Warning};
 use super::{CycleError, Journal, close, open, view};
 use crate::config::Config;
 use crate::ledger::{
@@ -29,8 +30,10 @@ pub struct NodeStatus {
     pub attempts: u32,
     /// Address of its pull request.
     pub pull_request: Option<String>,
-    /// Why the last attempt was refused.
+    /// Why the last attempt that failed did, while the node is not done.
     pub last_failure: Option<String>,
+    /// Which attempt that was.
+    pub failed_attempt: Option<u32>,
     /// What people should know of its branch: a person's commits, an approval.
     pub branch: Option<String>,
 }
@@ -63,6 +66,8 @@ pub struct RunStatus {
     pub pools: Vec<PoolStatus>,
     /// The pause.
     pub pause: Option<PauseRecord>,
+    /// What people should know although nothing failed.
+    pub warnings: Vec<Warning>,
     /// What went wrong and how to mend it.
     pub friction: Vec<FrictionRecord>,
     /// Consumption of the run.
@@ -85,7 +90,7 @@ async fn wanted(parts: &setup::Parts) -> Result<Option<(RunId, Journal)>, CycleE
     Ok(Some((id, journal)))
 }
 
-fn states_of(config: &Config, run: &Run, plan: &Plan) -> BTreeMap<NodeId, NodeState> {
+pub(super) fn states_of(config: &Config, run: &Run, plan: &Plan) -> BTreeMap<NodeId, NodeState> {
     let max = &config.dispatch.max_attempts;
     let budget = AttemptBudget { contract: max.contract, infrastructure: max.infrastructure };
     node_states(run, plan, budget, depends_on(config))
@@ -131,6 +136,8 @@ pub async fn run_status(options: Options) -> Result<RunStatus, CycleError> {
         .iter()
         .map(|node| {
             let record = run.nodes.get(&node.id).cloned().unwrap_or_default();
+            let done = states.get(&node.id).is_some_and(|state| state.is_done());
+            let failure = record.failures.last().filter(|_| !done);
             NodeStatus {
                 id: node.id.clone(),
                 title: node.title.clone(),
@@ -142,7 +149,8 @@ pub async fn run_status(options: Options) -> Result<RunStatus, CycleError> {
                     Some(PrEnd::Merged(_)) => format!("{} (merged)", pr.url),
                     Some(PrEnd::Closed) => format!("{} (closed)", pr.url),
                 }),
-                last_failure: record.failures.last().map(|f| f.detail.clone()),
+                last_failure: failure.map(|f| f.detail.clone()),
+                failed_attempt: failure.map(|f| f.attempt.0),
             }
         })
         .collect();
@@ -153,6 +161,7 @@ pub async fn run_status(options: Options) -> Result<RunStatus, CycleError> {
         nodes,
         pools: pools(&run, parts.clock.now()),
         pause: run.pause.clone(),
+        warnings: unproven::warnings(&parts.config, &plan, &run, &states),
         friction: run.friction.clone(),
         usage: run.usage,
         heartbeat: run.heartbeat,

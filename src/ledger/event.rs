@@ -137,8 +137,29 @@ pub struct CheckRecord {
     pub exit_code: Option<i32>,
     /// Wall clock, milliseconds.
     pub millis: u64,
-    /// `passed`, `failed`, `base-fails-too`, `flaky`.
+    /// `passed`, `failed`, `base-fails-too` (with the change and without it: it says nothing about
+    /// the change), `flaky`; `gone` for a re-check that shows the findings no more.
     pub verdict: String,
+}
+
+impl CheckRecord {
+    /// A command that passed on the tree, at its second run at least.
+    #[must_use]
+    pub fn passes(&self) -> bool {
+        matches!(self.verdict.as_str(), "passed" | "flaky")
+    }
+
+    /// It fails without the change as well.
+    #[must_use]
+    pub fn says_nothing(&self) -> bool {
+        self.verdict == "base-fails-too"
+    }
+
+    /// A re-check that shows the findings no more.
+    #[must_use]
+    pub fn is_proof(&self) -> bool {
+        self.verdict == "gone"
+    }
 }
 
 /// What landed and how it was checked: the receipt of an accepted node.
@@ -270,7 +291,14 @@ pub struct Evidence {
 #[expect(missing_docs, reason = "fields carry the words of the vocabulary")]
 pub enum EventKind {
     /// A run begins.
-    Opened { run: RunId, base_branch: String, base_commit: String, findings_digest: String },
+    Opened {
+        run: RunId,
+        base_branch: String,
+        base_commit: String,
+        findings_digest: String,
+        #[serde(default)]
+        settings_digest: String,
+    },
     /// A plan (by digest) is the run's plan from here on.
     Planned { revision: u32, digest: String },
     /// A grant names an owner. Ignored when the node has a live claim or is not claimable.

@@ -223,6 +223,241 @@ fn a_verify_program_that_is_not_there_burns_no_attempt() {
     assert_eq!(world.node("N-001")["attempts"], 0);
 }
 
+/// The worker writes down that it was called.
+fn rechecked_world(recheck: &str) -> World {
+    let world = World::new(&[("a.txt", "a\n"), ("b.txt", "b\n")]);
+    let calls = world.path("calls");
+    let script = format!("echo called >> {}\necho A > \"$2\"\n", calls.display());
+    let script = world.write("worker.sh", &script);
+    let text = config(&script, "true", "");
+    let text = text.replace(
+        "  - file: findings.json\n",
+        &format!("  - file: findings.json\n    recheck: {recheck}\n"),
+    );
+    world.write("overhaul.yml", &text);
+    world.write(
+        "checkout/findings.json",
+        &findings(&[("A", "a.txt", "fix a"), ("B", "b.txt", "fix b")]),
+    );
+    world
+}
+
+#[test]
+fn a_recheck_that_cannot_run_is_said_before_anything_is_paid() {
+    let world = rechecked_world("[no-such-linter, \"{paths}\"]");
+    let cycle = world.next_step();
+    assert_eq!(cycle.code, Some(2), "{}", cycle.stderr);
+    assert!(cycle.stderr.contains("no-such-linter"), "{}", cycle.stderr);
+    assert_eq!(world.node("N-001")["attempts"], 0);
+    assert!(!world.path("calls").exists());
+}
+
+#[test]
+fn no_worker_is_paid_where_the_recheck_gives_no_report_on_the_base() {
+    let world = rechecked_world("[sh, -c, echo no report here; exit 3]");
+    let cycle = world.next_step();
+    assert_eq!(cycle.nodes("failed"), 2, "{} {}", cycle.report, cycle.stderr);
+    assert!(!world.path("calls").exists(), "a worker was started");
+    let why = world.node("N-001")["last-failure"].as_str().unwrap().to_owned();
+    assert!(why.starts_with("No worker was started: the re-check on the base"), "{why}");
+    let friction = world.status()["friction"].to_string();
+    assert!(friction.contains("re-check of N-001"), "{friction}");
+}
+
+#[test]
+fn a_passed_recheck_is_shown() {
+    let clean = r#"{"contract_version": "audit-tools/audit-findings/v1", "findings": []}"#;
+    let dirty = r#"{"contract_version": "audit-tools/audit-findings/v1", "findings": [{"id": "A",
+        "title": "fix", "severity": "medium", "category": "correctness", "summary": "fix",
+        "affected_files": [{"path": "a.txt", "line_start": 1}], "evidence": []}, {"id": "B",
+        "title": "fix", "severity": "medium", "category": "correctness", "summary": "fix",
+        "affected_files": [{"path": "b.txt", "line_start": 1}], "evidence": []}]}"#;
+    let world = rechecked_world("[sh, tools/lint.sh, \"{paths}\"]");
+    let checkout = world.path("checkout");
+    world.write("checkout/tools/clean.json", clean);
+    world.write("checkout/tools/dirty.json", dirty);
+    let lint =
+        "if grep -q A \"$1\"; then cat tools/clean.json; else cat tools/dirty.json; exit 1; fi\n";
+    world.write("checkout/tools/lint.sh", lint);
+    world.write("checkout/findings.json", dirty);
+    git(&checkout, &["add", "-A"]);
+    git(&checkout, &["commit", "-q", "-m", "a linter"]);
+    git(&checkout, &["push", "-q", "origin", "main"]);
+    let cycle = world.next_step();
+    assert_eq!(cycle.nodes("in_review"), 2, "{} {}", cycle.report, cycle.stderr);
+    let pull = world.pulls().into_values().next().unwrap();
+    let row = "| `re-check: sh tools/lint.sh` | the findings are gone | 0 |";
+    assert!(pull.contains(row), "{pull}");
+    assert!(pull.contains("\"verdict\": \"gone\""), "it is in the receipt: {pull}");
+    assert!(pull.contains("| `check` | passed | 0 |"), "{pull}");
+}
+
+/// Where the configuration says this of verify commands.
+fn verified_by(world: &World, verify: &str) {
+    let text = std::fs::read_to_string(world.path("overhaul.yml")).unwrap();
+    let before = text.split("verify:\n").next().unwrap();
+    world.write("overhaul.yml", &format!("{before}{verify}"));
+}
+
+fn warnings(report: &serde_json::Value) -> Vec<String> {
+    let all = report["warnings"].as_array().unwrap().iter();
+    all.map(|warning| warning["text"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn what_no_command_verifies_opens_and_is_never_silent() {
+    let world = world(UPPER, "true", "");
+    verified_by(&world, "");
+    let doctor = world.run(&["doctor"]);
+    let doctor = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    assert!(doctor.contains("warning  verify: no command is configured"), "{doctor}");
+    let dry = world.next_step_with(&["--dry-run"]);
+    assert_eq!(warnings(&dry.report).len(), 1, "{}", dry.report);
+    let cycle = world.next_step();
+    assert_eq!(cycle.nodes("in_review"), 3, "{}", cycle.stderr);
+    let said = "no command verifies 3 of 3 open nodes (N-001, N-002, N-003): no verify rule fits";
+    assert!(warnings(&cycle.report)[0].starts_with(said), "{}", cycle.report);
+    assert!(warnings(&world.status())[0].starts_with(said));
+    for command in [&["next-step"], &["status"]] {
+        let out = world.run(command);
+        let text = String::from_utf8_lossy(&out.stdout).into_owned();
+        assert!(text.contains("warning: no command verifies 3 of 3"), "{command:?}: {text}");
+    }
+    assert!(world.pulls().values().all(|pull| pull.contains("Not verified by any command")));
+
+    // A reason is a person's decision.
+    verified_by(&world, "verify:\n  waive: documentation only\n");
+    assert_eq!(warnings(&world.status()), [String::new(); 0]);
+    let doctor = world.run(&["doctor"]);
+    let doctor = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    assert!(
+        doctor.contains("ok       verify: no command is configured: documentation"),
+        "{doctor}"
+    );
+}
+
+#[test]
+fn a_command_that_fails_on_the_base_too_proves_nothing_and_that_is_said() {
+    let world = world(UPPER, "exit 3", "");
+    let cycle = world.next_step();
+    assert_eq!(cycle.nodes("in_review"), 3, "{}", cycle.stderr);
+    let said = "verify command `check` fails on the base too, so it proves nothing of N-001";
+    assert!(warnings(&cycle.report)[0].starts_with(said), "{}", cycle.report);
+    let pull = world.pulls().into_values().next().unwrap();
+    let said = "> [!WARNING]\n> Not verified by any command: `check` fails on the base too";
+    assert!(pull.contains(said), "{pull}");
+    assert!(pull.contains("| `check` | fails on the base too | 3 |"), "{pull}");
+}
+
+/// Writes into the pull request files of a node (of all, where none is named).
+fn set_state(world: &World, node: &str, state: &str) {
+    for (name, text) in world.pulls() {
+        if text.contains(&format!("/{node}")) {
+            let head = text.find("state: ").unwrap() + "state: ".len();
+            let end = head + text[head..].find('\n').unwrap();
+            let path = world.path("forge/pulls").join(name);
+            std::fs::write(path, format!("{}{state}{}", &text[..head], &text[end..])).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_file_that_says_merged_is_not_believed_before_git_says_so() {
+    let world = world(UPPER, "true", "");
+    let run = world.next_step().report["run-id"].as_str().unwrap().to_owned();
+    let branches = world.branches();
+    set_state(&world, "N-", "merged");
+    let refused = world.next_step();
+    assert_eq!(refused.code, Some(2), "{}", refused.report);
+    let branch = format!("overhaul/{run}/N-001");
+    let said = format!("main does not hold overhaul/{run}/N-00");
+    assert!(refused.stderr.contains(&said), "{}", refused.stderr);
+    let said = format!("git merge origin/overhaul/{run}/N-00");
+    assert!(refused.stderr.contains(&said), "{}", refused.stderr);
+    let left = world.branches();
+    assert!(branches.iter().all(|(name, at)| !name.contains("/N-") || left.get(name) == Some(at)));
+
+    // Squashed is merged as well; the others wait.
+    set_state(&world, "N-002", "open");
+    set_state(&world, "N-003", "open");
+    let people = world.path("people");
+    git(world.dir.path(), &["clone", "-q", "remote.git", "people"]);
+    git(&people, &["merge", "-q", "--squash", &format!("origin/{branch}")]);
+    git(&people, &["commit", "-q", "-m", "squashed"]);
+    git(&people, &["push", "-q", "origin", "main"]);
+    let next = world.next_step();
+    assert_eq!((next.nodes("landed"), next.nodes("in_review")), (1, 2), "{}", next.stderr);
+}
+
+/// The only issue.
+fn dashboard(world: &World) -> String {
+    let mut issues = std::fs::read_dir(world.path("forge/issues")).unwrap();
+    std::fs::read_to_string(issues.next().unwrap().unwrap().path()).unwrap()
+}
+
+#[test]
+fn what_failed_in_a_closed_run_is_said_each_time_and_a_mended_setting_tries_it_again() {
+    let world = world("exit 7\n", "true", "");
+    assert_eq!(world.next_step().status(), "complete");
+    let issue = dashboard(&world);
+    assert!(!issue.contains("- [ ]"), "nobody reads a tick any more: {issue}");
+    assert!(issue.contains("0 of 3 nodes done, 3 failed"), "{issue}");
+    let idle = world.next_step();
+    assert_eq!(idle.status(), "idle");
+    let message = idle.report["message"].as_str().unwrap();
+    assert!(message.contains("3 of 3 nodes failed in it"), "{message}");
+    assert!(idle.report["warnings"][0]["remedy"].as_str().unwrap().contains("retry N-001"));
+    assert_eq!(idle.report["failed"].as_array().unwrap().len(), 3);
+    // The time of an attempt is part of what may have failed it.
+    let text = std::fs::read_to_string(world.path("overhaul.yml")).unwrap();
+    world.write("overhaul.yml", &text.replace("dispatch:\n", "dispatch:\n  attempt-timeout: 7m\n"));
+    let anew = world.next_step();
+    assert!(anew.report["run-id"].as_str().unwrap().starts_with("r-0002"), "{}", anew.report);
+}
+
+#[test]
+fn a_mended_setting_is_no_reason_to_do_again_what_was_done() {
+    let world = world(UPPER, "true", "");
+    world.next_step();
+    set_state(&world, "N-", "closed");
+    assert_eq!(world.next_step().status(), "complete");
+    let text = std::fs::read_to_string(world.path("overhaul.yml")).unwrap();
+    world.write("overhaul.yml", &text.replace("dispatch:\n", "dispatch:\n  attempt-timeout: 7m\n"));
+    assert_eq!(world.next_step().status(), "idle");
+}
+
+#[test]
+fn a_failure_is_told_with_its_own_number_and_only_while_it_matters() {
+    // The first attempt fails; of one node the second as well.
+    let worker = "if ! grep -q 'previous attempt' \"$OVERHAUL_PROMPT_FILE\"; then exit 5; fi\n\
+                  case \"$1\" in N-002) exit 6;; esac\nshift\nfor f in \"$@\"; do echo X > \"$f\"; done\n";
+    let world = world(worker, "true", "");
+    let cycle = world.next_step();
+    assert_eq!((cycle.nodes("in_review"), cycle.nodes("failed")), (2, 1), "{}", cycle.stderr);
+    let good = world.node("N-001");
+    assert_eq!((&good["attempts"], &good["last-failure"]), (&2.into(), &serde_json::Value::Null));
+    let bad = world.node("N-002");
+    assert_eq!(bad["failed-attempt"], 2);
+    assert!(
+        bad["last-failure"].as_str().unwrap().contains("exit code 6 and said nothing"),
+        "{bad}"
+    );
+    let text = world.run(&["status"]);
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(text.contains("attempt 2: ") && !text.contains("exit code 5"), "{text}");
+}
+
+#[test]
+fn outputs_name_states_as_everything_else_is_named() {
+    let world = world(UPPER, "true", "report:\n  title: Our board\n");
+    let cycle = world.next_step();
+    assert_eq!(cycle.report["nodes"], serde_json::json!({"in-review": 3}), "{}", cycle.stderr);
+    assert_eq!(world.status()["counts"], serde_json::json!({"in-review": 3}));
+    let issue = dashboard(&world);
+    assert!(issue.contains("Our board: run r-0001-"), "{issue}");
+    assert!(issue.contains("0 of 3 nodes done, 3 in review"), "{issue}");
+}
+
 #[test]
 fn a_closed_run_says_what_failed_and_why() {
     let world = world("exit 7\n", "true", "");
