@@ -13,9 +13,11 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use axum::response::Response;
 use futures_util::Stream;
 use jiff::Timestamp;
+use percent_encoding::percent_decode_str;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 use tokio::time::{Instant, Sleep, sleep, timeout};
+use url::Url;
 
 use super::admission::{Admission, Lack, Permit, Refused, Seen};
 use super::evidence::{Book, Exhausted};
@@ -73,11 +75,14 @@ pub(super) async fn forward(
     if !authorised(&headers, &shared.token) {
         return problem(StatusCode::UNAUTHORIZED, "this gateway belongs to another attempt", None);
     }
-    let Some(route) = route(&method, uri.path()) else {
+    let base = &shared.upstream.base_url;
+    let known = route(&method, uri.path()).zip(address(base, &uri));
+    let Some((route, url)) = known else {
         return problem(StatusCode::NOT_FOUND, "the gateway does not pass this path on", None);
     };
+    let request = outgoing(&shared, &method, url, &headers, &body);
     if route == Route::Free {
-        return free(&shared, &method, &uri, &headers, body).await;
+        return free(&shared, request).await;
     }
     if let Err(over) = shared.book.spend_request() {
         return exhausted(over);
@@ -93,7 +98,6 @@ pub(super) async fn forward(
         Err(_) => return exhausted(shared.book.out_of_time()),
     };
     let mut exchange = Exchange::new(&shared, permit, input + output, model);
-    let request = outgoing(&shared, &method, &uri, &headers, body);
     let wait = shared.upstream.first_byte_timeout.min(shared.book.remaining());
     let response = match timeout(wait, request.send()).await {
         Err(_) => {
@@ -136,15 +140,36 @@ enum Route {
 
 /// What the gateway passes on; everything else of the backend stays out of a worker's reach.
 fn route(method: &Method, path: &str) -> Option<Route> {
-    let path = path.strip_prefix("/v1").unwrap_or(path);
-    match (method, path) {
+    match (method, below_version(path)) {
         (&Method::POST, "/chat/completions" | "/responses" | "/messages") => Some(Route::Metered),
         (&Method::POST, "/messages/count_tokens") => Some(Route::Free),
-        (&Method::GET, path) if path == "/models" || path.starts_with("/models/") => {
-            Some(Route::Free)
+        (&Method::GET, "/models") => Some(Route::Free),
+        (&Method::GET, path) => {
+            path.strip_prefix("/models/").filter(|name| is_name(name)).map(|_| Route::Free)
         }
         _ => None,
     }
+}
+
+fn below_version(path: &str) -> &str {
+    path.strip_prefix("/v1").unwrap_or(path)
+}
+
+/// The name of a model, as part of a path: nothing that a server may read as a way elsewhere, also
+/// one that decodes it before it looks.
+fn is_name(raw: &str) -> bool {
+    let Ok(name) = percent_decode_str(raw).decode_utf8() else { return false };
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-._~:@+/".contains(c);
+    name.chars().all(plain) && name.split('/').all(|part| !matches!(part, "" | "." | ".."))
+}
+
+/// Where a request goes; `None` when that is not below the backend's address, as the path says.
+fn address(base: &Url, uri: &Uri) -> Option<Url> {
+    let mut url = base.clone();
+    let path = format!("{}{}", base.path().trim_end_matches('/'), below_version(uri.path()));
+    url.set_path(&path);
+    url.set_query(uri.query());
+    (url.path() == path).then_some(url)
 }
 
 fn authorised(headers: &HeaderMap, token: &SecretString) -> bool {
@@ -157,15 +182,10 @@ fn authorised(headers: &HeaderMap, token: &SecretString) -> bool {
 fn outgoing(
     shared: &Shared,
     method: &Method,
-    uri: &Uri,
+    url: Url,
     headers: &HeaderMap,
-    body: Bytes,
+    body: &Bytes,
 ) -> reqwest::RequestBuilder {
-    let mut url = shared.upstream.base_url.clone();
-    let rest = uri.path().strip_prefix("/v1").unwrap_or(uri.path());
-    let path = format!("{}{rest}", url.path().trim_end_matches('/'));
-    url.set_path(&path);
-    url.set_query(uri.query());
     let mut out = headers.clone();
     // Our own answer is read as it passes by, so it must come unpacked.
     for name in [HOST, CONTENT_LENGTH, AUTHORIZATION, ACCEPT_ENCODING] {
@@ -174,7 +194,7 @@ fn outgoing(
     out.remove("x-api-key");
     drop_hop_by_hop(&mut out);
     out.extend(shared.headers.clone());
-    shared.upstream.http.request(method.clone(), url).headers(out).body(body)
+    shared.upstream.http.request(method.clone(), url).headers(out).body(body.clone())
 }
 
 /// RFC 9110 §7.6.1: of one connection only.
@@ -193,14 +213,7 @@ fn drop_hop_by_hop(headers: &mut HeaderMap) {
 }
 
 /// A list or a count: passed on, not metered.
-async fn free(
-    shared: &Shared,
-    method: &Method,
-    uri: &Uri,
-    headers: &HeaderMap,
-    body: Bytes,
-) -> Response {
-    let request = outgoing(shared, method, uri, headers, body);
+async fn free(shared: &Shared, request: reqwest::RequestBuilder) -> Response {
     let wait = Duration::from_secs(30).min(shared.book.remaining());
     match timeout(wait, request.send()).await {
         Ok(Ok(response)) => {
