@@ -1,12 +1,14 @@
 //! The loopback gateway between a worker and a backend.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use axum::body::Body;
 use axum::response::Response;
+use futures_util::StreamExt as _;
 use overhaul::backends::Worker;
 use overhaul::backends::gateway::{
     Admission, Allowance, Evidence, Exhausted, Gateway, Lack, Open, Permit, Refused, Seen, Upstream,
@@ -195,6 +197,33 @@ async fn no_path_leads_out_of_the_models() {
     let asked = backend.asked.lock().unwrap().clone();
     let below = names.map(|path| format!("/v1{}", path.trim_start_matches("/v1")));
     assert_eq!(asked, below, "names of models pass as they are");
+}
+
+#[tokio::test]
+async fn of_an_endless_error_only_the_beginning_is_read() {
+    let sent = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&sent);
+    let backend = Plain::start(move || {
+        let count = Arc::clone(&count);
+        let pieces = futures_util::stream::repeat_with(move || {
+            count.fetch_add(1, Ordering::SeqCst);
+            Ok::<_, std::io::Error>("x".repeat(64 * 1024))
+        });
+        let mut response = Response::new(Body::from_stream(pieces.take(4_000)));
+        *response.status_mut() = axum::http::StatusCode::BAD_GATEWAY;
+        response
+    })
+    .await;
+    let gateway = backend.gateway().await;
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let request = client.post(format!("{}/chat/completions", gateway.base_url())).body("{}");
+    let answer = request.bearer_auth(gateway.token().expose_secret()).send().await.unwrap();
+    assert_eq!(answer.status(), 502);
+    assert_eq!(answer.bytes().await.unwrap().len(), 256 * 1024);
+    // What stands in the buffers of the sockets was sent too.
+    let sent = sent.load(Ordering::SeqCst);
+    assert!(sent < 1_000, "{sent} pieces of 64 KiB");
+    assert_eq!(gateway.stop().await.failures, 1);
 }
 
 #[tokio::test]

@@ -126,7 +126,7 @@ pub(super) async fn forward(
     if response.status().is_success() {
         pass(response, exchange, shared.upstream.idle_timeout)
     } else {
-        refuse(response, exchange, &shared.upstream).await
+        refuse(response, exchange, shared.upstream.idle_timeout).await
     }
 }
 
@@ -247,20 +247,29 @@ impl Asked {
 }
 
 /// An error of the backend: kept as evidence, passed on as it is.
-async fn refuse(
-    response: reqwest::Response,
-    mut exchange: Exchange,
-    upstream: &Upstream,
-) -> Response {
+async fn refuse(response: reqwest::Response, mut exchange: Exchange, idle: Duration) -> Response {
     let head = head_of(&response);
-    let body = match timeout(upstream.idle_timeout, response.bytes()).await {
-        Ok(Ok(bytes)) => bytes.slice(..bytes.len().min(MAX_ERROR)),
-        _ => Bytes::new(),
-    };
+    let body = beginning(response, MAX_ERROR, idle.min(exchange.book.remaining())).await;
     let text = String::from_utf8_lossy(&body);
     let reading = exchange.classify(exchange.seen.status, &text);
     exchange.failed(reading);
     built(head, Body::from(body))
+}
+
+/// The first `most` bytes of a body, or what of them came in time. No more is ever read.
+async fn beginning(mut response: reqwest::Response, most: usize, time: Duration) -> Vec<u8> {
+    let mut body = Vec::new();
+    let read = async {
+        while let Ok(Some(piece)) = response.chunk().await {
+            let room = most - body.len();
+            body.extend(piece.iter().take(room));
+            if piece.len() >= room {
+                break;
+            }
+        }
+    };
+    let _ = timeout(time, read).await;
+    body
 }
 
 /// An answer: passed on piece by piece, and listened to.
