@@ -26,7 +26,7 @@ use super::{DEADLINE, Upstream, same};
 use crate::backends::classify::classify_http;
 use crate::backends::openai::{EndpointError, chain, plain_headers, reading, secret_header};
 use crate::backends::redact::Redactor;
-use crate::model::{Classification, Outcome};
+use crate::model::{Classification, MOST_TOKENS, MOST_USD, Outcome};
 
 /// Longest error body that is kept and passed on, in bytes.
 const MAX_ERROR: usize = 256 * 1024;
@@ -240,7 +240,7 @@ impl Asked {
         let output = limits.iter().find_map(|name| parsed.get(*name)).and_then(Value::as_u64);
         Self {
             input: body.len() as u64 / 4 + 1,
-            output: output.unwrap_or(USUAL_OUTPUT),
+            output: output.unwrap_or(USUAL_OUTPUT).min(MOST_TOKENS),
             model: parsed.get("model").and_then(Value::as_str).unwrap_or("").to_owned(),
         }
     }
@@ -434,7 +434,7 @@ impl Drop for Exchange {
 /// What a LiteLLM proxy says that the answer cost.
 fn charged(headers: &BTreeMap<String, String>) -> Option<f64> {
     let cost: f64 = headers.get("x-litellm-response-cost")?.trim().parse().ok()?;
-    (cost.is_finite() && cost >= 0.0).then_some(cost)
+    (cost.is_finite() && cost >= 0.0).then_some(cost.min(MOST_USD))
 }
 
 type Pieces = Pin<Box<dyn Stream<Item = reqwest::Result<Bytes>> + Send>>;
