@@ -177,6 +177,14 @@ pub fn classify_cli(
     plain(outcome, rule, &seen.shown(0..0))
 }
 
+/// Whether a program reports its failure as events do that are known, and not in prose, which may be
+/// about anything.
+#[must_use]
+pub(super) fn fails_in_events(stdout: &str, stderr: &str) -> bool {
+    let failed = |text| matches!(transcript::read(text), Said::Failed(..) | Said::Final(..));
+    failed(stdout) || failed(stderr)
+}
+
 /// The absolute reset that an observation states although it has passed at `now`; for reports that
 /// do not say when they were made.
 #[must_use]
