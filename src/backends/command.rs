@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::classify::classify_cli;
+use super::classify::{classify_cli, fails_in_events};
 use super::gateway::{Evidence, Gateway, Upstream};
 use super::prompt::{self, Finish};
 use super::redact::{MAX_DETAIL, Redactor};
@@ -23,6 +23,10 @@ use crate::config::fill;
 use crate::model::{Classification, Outcome, ScopeEntry};
 use crate::planning::scope;
 use crate::process::{self, Captured, Ended, Spec, Status};
+use crate::scheduling::settles;
+
+/// The backend of a plain command that names none.
+const PLAIN: &str = "worker-command";
 
 /// Bytes kept of each output stream.
 const OUTPUT_CAP: usize = 1 << 20;
@@ -63,7 +67,7 @@ impl CommandSettings {
     pub fn new(kind: CommandKind, argv: Vec<String>) -> Self {
         let backend = match kind {
             CommandKind::Template => "subprocess-template",
-            CommandKind::Plain => "worker-command",
+            CommandKind::Plain => PLAIN,
         };
         Self {
             kind,
@@ -203,6 +207,10 @@ impl CommandWorker {
             let outcome = match reading.outcome {
                 // It ended by itself without success, whatever a rule makes of its text.
                 Outcome::Success | Outcome::InvalidResult => Outcome::Error,
+                // What it prints is about the code that it works on.
+                other if settles(other) && !self.speaks_of_a_backend(&stdout, &stderr) => {
+                    return of(Outcome::Error, detail);
+                }
                 other => other,
             };
             return self.report(outcome, None, Some(reading), &detail, &log);
@@ -224,6 +232,13 @@ impl CommandWorker {
                 self.report(outcome, None, Some(reading), &detail, &log)
             }
         }
+    }
+
+    /// Whether its words may say that a pool is out: those of an agent, those of a program whose
+    /// backend is declared and not seen by a gateway, and errors in the form of events.
+    fn speaks_of_a_backend(&self, stdout: &str, stderr: &str) -> bool {
+        let named = self.settings.backend != PLAIN && self.settings.upstream.is_none();
+        self.settings.kind == CommandKind::Template || named || fails_in_events(stdout, stderr)
     }
 
     fn result(

@@ -89,6 +89,8 @@ pub struct WorkReport {
     pub detail: String,
     /// Consumption.
     pub usage: Usage,
+    /// How long it was at work, where it waited for its turn before that; else as long as it took.
+    pub time: Option<Duration>,
     /// The model that really answered, where the backend says.
     pub model_seen: Option<String>,
     /// Another model than the pool's was at work.
@@ -107,6 +109,7 @@ impl WorkReport {
             classification: None,
             detail: detail.into(),
             usage: Usage::default(),
+            time: None,
             model_seen: None,
             model_switch: None,
             log: String::new(),

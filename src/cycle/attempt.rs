@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -44,7 +45,7 @@ pub enum End {
     Ended,
     /// It does not merge with accepted work; the next attempt builds on that.
     Conflict,
-    /// There was no room for its next request before then; nobody's failure.
+    /// Its pool had no room for its next request before then; nobody's failure.
     HeldBack(Timestamp),
     /// Somebody else owns it.
     Lost,
@@ -226,29 +227,59 @@ pub(super) async fn work_and_judge(
     if let Some(evidence) = accept::already_gone(cycle, ticket, &slot).await? {
         return Ok((nothing_to_do(), Verdict::Satisfied { evidence }));
     }
-    let mut attempt = ticket.attempt(cycle, slot.path(), slot.home());
+    let attempt = ticket.attempt(cycle, slot.path(), slot.home());
     let Some(worker) = ticket.pool.worker.clone() else {
         return Err(CycleError::Internal(format!("pool {} has no worker", ticket.pool.pool.id)));
     };
+    let started = Instant::now();
     let mut report = worker.work(attempt.clone()).await;
+    report.time.get_or_insert_with(|| started.elapsed());
     let mut verdict = accept::judge(cycle, ticket, &slot, &report).await?;
     // One repair turn for a malformed result, in the same worktree.
     if let Verdict::Refused(refusal) = &verdict
         && refusal.repairable
         && !cycle.cancel.is_cancelled()
+        && let Some(rest) = repair_turn(attempt, &report, &refusal.detail)
     {
-        attempt.repair = Some(refusal.detail.clone());
-        let first = report.usage;
-        // Both turns are one attempt.
-        attempt.request_budget = attempt.request_budget.saturating_sub(first.requests).max(1);
-        let used = first.input_tokens.saturating_add(first.output_tokens);
-        attempt.token_budget = attempt.token_budget.saturating_sub(used);
-        attempt.money_budget = attempt.money_budget.map(|usd| (usd - first.cost_usd).max(0.0));
-        report = worker.work(attempt).await;
-        report.usage += first;
-        verdict = accept::judge(cycle, ticket, &slot, &report).await?;
+        let second = worker.work(rest).await;
+        // The time that was left for it is no word of the backend: the first result is what failed.
+        let in_vain = second.outcome == Outcome::Timeout && !cycle.cancel.is_cancelled();
+        let judged = match in_vain {
+            true => None,
+            false => Some(accept::judge(cycle, ticket, &slot, &second).await?),
+        };
+        report = one_attempt(report, second);
+        match judged {
+            Some(judged) => verdict = judged,
+            None => report.outcome = Outcome::InvalidResult,
+        }
     }
     Ok((report, verdict))
+}
+
+/// The second turn of an attempt, with what the first one left of its time and budgets; none where
+/// there is no time left.
+fn repair_turn(mut attempt: Attempt, first: &WorkReport, problem: &str) -> Option<Attempt> {
+    let left = attempt.deadline.saturating_sub(first.time.unwrap_or_default());
+    if left.is_zero() {
+        return None;
+    }
+    let used = first.usage;
+    attempt.repair = Some(problem.to_owned());
+    attempt.deadline = left;
+    attempt.request_budget = attempt.request_budget.saturating_sub(used.requests).max(1);
+    attempt.token_budget = attempt.token_budget.saturating_sub(used.tokens());
+    attempt.money_budget = attempt.money_budget.map(|usd| (usd - used.cost_usd).max(0.0));
+    Some(attempt)
+}
+
+/// Both turns are one attempt: what either of them showed counts.
+fn one_attempt(first: WorkReport, mut second: WorkReport) -> WorkReport {
+    second.usage += first.usage;
+    second.classification = second.classification.or(first.classification);
+    second.model_seen = second.model_seen.or(first.model_seen);
+    second.model_switch = second.model_switch.or(first.model_switch);
+    second
 }
 
 /// A tool loop sends its whole history with each request: allow a generous multiple of one turn.
@@ -454,5 +485,50 @@ async fn keep_refused(
             tracing::warn!(node = %ticket.node.id, %error, "the refused tree could not be kept");
             None
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{one_attempt, repair_turn};
+    use crate::backends::testing::attempt;
+    use crate::backends::{Attempt, ModelSwitch, WorkReport};
+    use crate::model::{Outcome, Usage};
+
+    fn first() -> WorkReport {
+        let mut report = WorkReport::ended(Outcome::InvalidResult, "no result");
+        report.time = Some(Duration::from_secs(40));
+        report.usage =
+            Usage { requests: 3, input_tokens: 900, output_tokens: 100, cost_usd: 0.25 };
+        report.model_switch =
+            Some(ModelSwitch { asked: "big".to_owned(), answered: "small".to_owned() });
+        report
+    }
+
+    #[test]
+    fn the_repair_turn_has_what_is_left() {
+        let whole = Attempt {
+            deadline: Duration::from_secs(60),
+            request_budget: 10,
+            token_budget: 5_000,
+            money_budget: Some(1.0),
+            ..attempt("/w", "/h")
+        };
+        let turn = repair_turn(whole.clone(), &first(), "no result").unwrap();
+        assert_eq!((turn.deadline.as_secs(), turn.request_budget), (20, 7));
+        assert_eq!((turn.token_budget, turn.money_budget), (4_000, Some(0.75)));
+        assert_eq!(turn.repair.as_deref(), Some("no result"));
+        let slow = WorkReport { time: Some(Duration::from_secs(60)), ..first() };
+        assert!(repair_turn(whole, &slow, "no result").is_none());
+    }
+
+    #[test]
+    fn what_the_first_turn_showed_is_not_forgotten() {
+        let second = WorkReport::ended(Outcome::Error, "again nothing");
+        let both = one_attempt(first(), second);
+        assert_eq!((both.outcome, both.usage.requests), (Outcome::Error, 3));
+        assert_eq!(both.model_switch.unwrap().answered, "small");
     }
 }

@@ -16,7 +16,8 @@ use crate::model::{Classification, NodeId};
 use crate::scheduling::{Asked, Estimate, MeterIx, Millis, Request, Scheduler, Used, timestamp};
 
 /// The farthest room in a window that a request waits for, milliseconds: twice the window of a
-/// minute. What is farther away is a reset, for which the node waits, not a running attempt.
+/// minute. What is farther away is a reset: a running attempt does not wait for it, and its node does
+/// not ask this meter before.
 const FAR: Millis = 120_000;
 /// Longest wait of one request in its line; clients give up after five minutes.
 const LONGEST_WAIT: Duration = Duration::from_secs(280);

@@ -15,7 +15,7 @@ use super::desk::Desk;
 use super::keys;
 use super::{CycleError, land, reconcile};
 use crate::ledger::{DependsOn, EventKind, FrictionType, NodeState, Run};
-use crate::model::{Classification, NodeId, Outcome, PoolId};
+use crate::model::{NodeId, Outcome, PoolId};
 use crate::scheduling::{
     AttemptLimits, Budgets, Ceiling, Decision, Effect, Finish, Finished, Millis, NodeSpec,
     NodeStatus, NodeWall, Options, PoolState, Scheduler, Settled, settles_across_cycles, timestamp,
@@ -229,20 +229,10 @@ fn finish(done: &Done, now: Timestamp) -> Finish {
             let wait = ((s + jitter) * 1_000.0) as Millis;
             millis(now).saturating_add(wait)
         });
-        finish.temporary = heals(reading);
+        finish.temporary = reading.temporary;
     }
     finish.usage = Some(done.usage);
     finish
-}
-
-/// A model that is only degraded or full comes back; one that is gone does not.
-fn heals(reading: &Classification) -> bool {
-    let text = reading.evidence.to_ascii_lowercase();
-    reading.outcome == Outcome::ModelUnavailable
-        && (reading.reset_seconds.is_some()
-            || text.contains("degraded")
-            || text.contains("at capacity")
-            || text.contains("no capacity"))
 }
 
 fn pool_events(cycle: &Cycle, finished: Option<Finished>, done: &Done) -> Vec<EventKind> {

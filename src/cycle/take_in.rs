@@ -482,6 +482,7 @@ fn report(manifest: &mut Manifest, ticket: &Ticket) -> WorkReport {
         }),
         detail,
         usage,
+        time: None,
         model_seen,
         log: String::new(),
     }

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use futures_util::StreamExt as _;
 use jiff::{SignedDuration, Timestamp};
@@ -175,7 +176,10 @@ struct InTurn {
 impl Worker for InTurn {
     async fn work(&self, attempt: Attempt) -> WorkReport {
         let _turn = self.turn.lock().await;
-        self.worker.work(attempt).await
+        let started = Instant::now();
+        let mut report = self.worker.work(attempt).await;
+        report.time = Some(started.elapsed());
+        report
     }
 }
 

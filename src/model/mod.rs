@@ -26,4 +26,4 @@ pub use outcome::{Channel, Classification, Observation, Outcome};
 pub use path::{PathError, RepoPath};
 pub use pool::{Limits, Pool, Provider};
 pub use scrub::{SecretKind, find_secret, scrub};
-pub use usage::Usage;
+pub use usage::{MOST_TOKENS, MOST_USD, Usage};

@@ -101,6 +101,9 @@ pub enum Channel {
 pub struct Classification {
     /// What it is.
     pub outcome: Outcome,
+    /// A model that is not available comes back by itself: it is degraded, or at capacity.
+    #[serde(default)]
+    pub temporary: bool,
     /// Seconds from `now` until it may work again, where the backend said so credibly.
     pub reset_seconds: Option<f64>,
     /// The same as a time.

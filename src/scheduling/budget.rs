@@ -43,7 +43,7 @@ impl From<Usage> for Spent {
     fn from(usage: Usage) -> Self {
         Self {
             requests: usage.requests.into(),
-            tokens: usage.input_tokens.saturating_add(usage.output_tokens),
+            tokens: usage.tokens(),
             usd: usage.cost_usd,
         }
     }

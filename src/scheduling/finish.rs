@@ -222,15 +222,14 @@ impl Scheduler {
     }
 
     /// There was no room for the attempt's next request: nothing is learned, nothing is burnt, and
-    /// the node waits until then at least.
+    /// the node does not ask the pools of that meter before then. Others may take it at once.
     pub fn held_back(&mut self, node: &NodeId, until: Millis) {
+        let Some(ix) = self.node_ix(node) else { return };
+        let pool = self.nodes[ix as usize].running.map(|running| running.pool);
         self.cancelled(node);
-        if let Some(ix) = self.node_ix(node)
-            && self.nodes[ix as usize].state == NodeState::Ready
-        {
-            self.leave_ready(ix);
-            self.nodes[ix as usize].state = NodeState::Delayed(until);
-            self.delayed.insert((until, ix));
+        if let Some(pool) = pool {
+            self.leave_guide();
+            self.hold(ix, self.meter_of[pool], until);
         }
     }
 

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::meter::MeterIx;
 use super::poolset::PoolSet;
 use super::scheduler::{Class, Effect, Key, NodeState, Scheduler};
 use super::{LimitHint, Millis, Settled, select};
@@ -21,23 +22,28 @@ impl Scheduler {
     pub(super) fn classify(&mut self, ix: usize) -> usize {
         let spec = &self.specs[ix];
         let mut fit = PoolSet::empty(self.pools.len());
+        let mut held = PoolSet::empty(self.pools.len());
         for (p, state) in self.pools.iter().enumerate() {
             if !self.nodes[ix].shut.contains(&p)
                 && select::fits(spec, &state.pool).is_ok()
                 && self.node_over_budget(ix, p).is_none()
             {
                 fit.insert(p);
+                if self.nodes[ix].held_by(self.meter_of[p]).is_some() {
+                    held.insert(p);
+                }
             }
         }
-        let key = (fit, spec.tier);
+        let key = (fit, held, spec.tier);
         if let Some(&class) = self.class_of.get(&key) {
             return class;
         }
         let class = self.classes.len();
         self.classes.push(Class {
             fit: key.0.clone(),
-            floor: key.1,
-            real_floor: key.1,
+            held: key.1.clone(),
+            floor: key.2,
+            real_floor: key.2,
             eligible: Vec::new(),
             ready: BTreeSet::new(),
             by_input: BTreeSet::new(),
@@ -57,8 +63,42 @@ impl Scheduler {
         let pools = &self.pools;
         let class = &mut self.classes[class];
         class.real_floor = floor;
-        class.eligible =
-            left.into_iter().filter(|&p| select::meets(&pools[p].pool, floor)).collect();
+        let free = |&p: &usize| select::meets(&pools[p].pool, floor) && !class.held.contains(p);
+        class.eligible = left.into_iter().filter(free).collect();
+    }
+
+    /// A node goes to the class of the pools that it may use now.
+    pub(super) fn reclassify(&mut self, ix: u32) {
+        let at = ix as usize;
+        let ready = self.nodes[at].state == NodeState::Ready;
+        if ready {
+            self.leave_ready(ix);
+        }
+        self.nodes[at].class = self.classify(at);
+        if ready {
+            self.make_ready(ix);
+        }
+    }
+
+    /// A node does not ask this meter before then: it has no room for its requests.
+    pub(super) fn hold(&mut self, ix: u32, meter: MeterIx, until: Millis) {
+        let held = &mut self.nodes[ix as usize].held;
+        held.retain(|(other, _)| *other != meter);
+        held.push((meter, until));
+        self.returns.insert((until, ix));
+        self.reclassify(ix);
+    }
+
+    /// Nodes ask the meters again that had no room for them until now.
+    pub(super) fn ask_again(&mut self, now: Millis) {
+        while let Some(&(at, ix)) = self.returns.first() {
+            if at > now {
+                break;
+            }
+            self.returns.pop_first();
+            self.nodes[ix as usize].held.retain(|(_, until)| *until > now);
+            self.reclassify(ix);
+        }
     }
 
     pub(super) fn refresh_all(&mut self) {

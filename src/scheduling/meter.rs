@@ -190,9 +190,10 @@ impl Meter {
         }
         self.input.push(self.seq, now, estimate.input_tokens);
         self.output.push(self.seq, now, estimate.output_tokens);
-        self.outstanding.requests += 1;
-        self.outstanding.input += estimate.input_tokens;
-        self.outstanding.output += estimate.output_tokens;
+        let out = &mut self.outstanding;
+        out.requests = out.requests.saturating_add(1);
+        out.input = out.input.saturating_add(estimate.input_tokens);
+        out.output = out.output.saturating_add(estimate.output_tokens);
         self.seq
     }
 }
@@ -486,8 +487,7 @@ impl Meters {
             meter.day.push(meter.seq, at, requests);
         }
         if meter.declared.tokens_per_day.is_some() {
-            let tokens = used.input_tokens.saturating_add(used.output_tokens);
-            meter.day_tokens.push(meter.seq, at, tokens);
+            meter.day_tokens.push(meter.seq, at, used.tokens());
         }
         meter.input.push(meter.seq, at, used.input_tokens);
         meter.output.push(meter.seq, at, used.output_tokens);

@@ -117,6 +117,8 @@ pub(super) struct Work {
     pub(super) running: Option<Running>,
     pub(super) last_pool: Option<usize>,
     pub(super) shut: Vec<usize>,
+    /// Meters that had no room for its requests, and until when they are not asked again.
+    pub(super) held: Vec<(MeterIx, Millis)>,
     pub(super) contract: u32,
     pub(super) infra: u32,
     pub(super) infra_row: u32,
@@ -130,6 +132,8 @@ pub(super) type Key = (Reverse<Millis>, Reverse<Severity>, u32);
 #[derive(Debug, Clone)]
 pub(super) struct Class {
     pub(super) fit: PoolSet,
+    /// Of these, the pools that have no room for its nodes' requests at present.
+    pub(super) held: PoolSet,
     pub(super) floor: Tier,
     /// The floor that holds among the pools that are left.
     pub(super) real_floor: Tier,
@@ -161,8 +165,10 @@ pub struct Scheduler {
     pub(super) pace: Vec<Pace>,
     pub(super) nodes: Vec<Work>,
     pub(super) classes: Vec<Class>,
-    pub(super) class_of: BTreeMap<(PoolSet, Tier), usize>,
+    pub(super) class_of: BTreeMap<(PoolSet, PoolSet, Tier), usize>,
     pub(super) delayed: BTreeSet<(Millis, u32)>,
+    /// When a node asks a meter again that had no room for its requests.
+    pub(super) returns: BTreeSet<(Millis, u32)>,
     /// Expected ends of running attempts, per meter.
     pub(super) ends: Vec<BTreeSet<(Millis, u32)>>,
     pub(super) running: usize,
@@ -233,6 +239,7 @@ impl Scheduler {
                 running: None,
                 last_pool: None,
                 shut: Vec::new(),
+                held: Vec::new(),
                 contract: spec.contract_failures,
                 infra: spec.infra_failures,
                 infra_row: 0,
@@ -258,6 +265,7 @@ impl Scheduler {
             classes: Vec::new(),
             class_of: BTreeMap::new(),
             delayed: BTreeSet::new(),
+            returns: BTreeSet::new(),
             running: 0,
             room: None,
             purses: Purses::new(&options.budgets),
@@ -369,6 +377,7 @@ impl Scheduler {
             self.delayed.pop_first();
             self.make_ready(ix);
         }
+        self.ask_again(now);
         if let Some((ix, pool)) = self.pick(now)
             && let Some(start) = self.start(ix, pool, now)
         {
@@ -501,7 +510,8 @@ impl Scheduler {
 
     /// The earliest time at which something may start that cannot start now.
     fn earliest_change(&mut self, now: Millis) -> Option<Millis> {
-        let mut best = self.delayed.first().map(|d| d.0).into_iter().chain(self.guide_wake).min();
+        let first = self.delayed.first().into_iter().chain(self.returns.first()).map(|d| d.0);
+        let mut best = first.chain(self.guide_wake).min();
         for class in 0..self.classes.len() {
             // A window of one kind is fitted first by the smallest request of that kind; where a pool
             // has both, it may be any of them.
@@ -602,5 +612,10 @@ impl Pace {
 impl Work {
     pub(super) fn is_shut(&self, pool: usize) -> bool {
         self.shut.contains(&pool)
+    }
+
+    /// Until when it does not ask this meter.
+    pub(super) fn held_by(&self, meter: MeterIx) -> Option<Millis> {
+        self.held.iter().find(|(held, _)| *held == meter).map(|(_, until)| *until)
     }
 }

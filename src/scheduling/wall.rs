@@ -32,6 +32,8 @@ pub enum Obstacle {
     Budget(OverBudget),
     /// The node itself waits for its retry delay.
     Delay(Millis),
+    /// It has no room for the requests of this node before then.
+    Held(Millis),
 }
 
 /// One waiting node.
@@ -54,7 +56,11 @@ pub struct NodeWall {
 impl Obstacle {
     fn not_before(self) -> Option<Millis> {
         match self {
-            Self::Paused(_, at) | Self::Window(at) | Self::Day(at) | Self::Delay(at) => Some(at),
+            Self::Paused(_, at)
+            | Self::Window(at)
+            | Self::Day(at)
+            | Self::Delay(at)
+            | Self::Held(at) => Some(at),
             _ => None,
         }
     }
@@ -85,6 +91,7 @@ impl Obstacle {
             Self::Probing => "a probe decides first".to_owned(),
             Self::Budget(over) => over.text().to_owned(),
             Self::Delay(at) => format!("retried at {}", timestamp(at)),
+            Self::Held(at) => format!("has no room for its requests until {}", timestamp(at)),
         }
     }
 }
@@ -164,8 +171,8 @@ pub fn cause(obstacles: &[Obstacle], now: Millis) -> (PauseCause, Option<Millis>
     }
     let not_before = capable.iter().filter_map(|o| o.not_before()).min();
     let momentary = |o: &Obstacle| match o {
-        Obstacle::Busy | Obstacle::Probing | Obstacle::Window(_) | Obstacle::Delay(_) => true,
-        Obstacle::Day(at) => *at - now <= MOMENTARY,
+        Obstacle::Busy | Obstacle::Probing | Obstacle::Delay(_) => true,
+        Obstacle::Window(at) | Obstacle::Day(at) | Obstacle::Held(at) => *at - now <= MOMENTARY,
         _ => false,
     };
     if capable.iter().any(momentary) {
@@ -210,7 +217,7 @@ impl Scheduler {
             return Obstacle::Budget(over);
         }
         let class = &self.classes[self.nodes[ix].class];
-        if !class.eligible.contains(&p) {
+        if !select::meets(pool, class.real_floor) {
             return Obstacle::Misfit(Misfit::Tier(class.real_floor));
         }
         let need = estimate(spec, pool);
@@ -223,7 +230,9 @@ impl Scheduler {
             Gate::Open | Gate::Settled(_) => {}
         }
         let meter = self.meter_of[p];
+        let held = self.nodes[ix].held_by(meter).unwrap_or(now);
         match self.meters.earliest(meter, now, need) {
+            Some(at) if held > at => Obstacle::Held(held),
             Some(at) if at > now && self.meters.day_is_full(meter, now, need) => Obstacle::Day(at),
             Some(at) if at > now => Obstacle::Window(at),
             _ => match self.nodes[ix].state {
@@ -257,9 +266,9 @@ mod tests {
             cause(&[reset, Obstacle::Window(30_000)], 0),
             (PauseCause::CapReached, Some(30_000))
         );
-        assert_eq!(
-            cause(&[Obstacle::Day(7_200_000)], 0),
-            (PauseCause::BudgetExhausted, Some(7_200_000))
-        );
+        for far in [Obstacle::Window, Obstacle::Day, Obstacle::Held].map(|of| of(7_200_000)) {
+            assert_eq!(cause(&[far], 0), (PauseCause::BudgetExhausted, Some(7_200_000)));
+        }
+        assert_eq!(cause(&[Obstacle::Held(60_000)], 0).0, PauseCause::CapReached);
     }
 }

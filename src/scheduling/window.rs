@@ -38,7 +38,7 @@ impl Window {
             if first.at.saturating_add(self.span) > now {
                 break;
             }
-            self.sum -= first.amount;
+            self.sum = self.sum.saturating_sub(first.amount);
             self.entries.pop_front();
         }
         if self.ceiling.is_some_and(|c| c.until <= now) {
@@ -150,6 +150,19 @@ mod tests {
         assert_eq!(w.earliest(3_000, Some(3), 3, 1), Some(120_000));
         assert_eq!(w.earliest(3_000, Some(3), 0, 4), None);
         assert_eq!(w.earliest(60_000, Some(3), 0, 1), Some(60_000));
+    }
+
+    #[test]
+    fn absurd_amounts_end_with_their_window() {
+        let mut w = Window::new(60_000);
+        for seq in 0..3 {
+            w.push(seq, 0, u64::MAX);
+        }
+        w.push(3, 30_000, 5);
+        assert_eq!(w.earliest(30_000, Some(10), 0, 1), Some(60_000));
+        assert_eq!(w.used(60_000), 0);
+        assert_eq!(w.used(90_000), 0);
+        assert_eq!(w.earliest(90_000, Some(10), 0, 10), Some(90_000));
     }
 
     #[test]

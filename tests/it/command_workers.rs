@@ -49,6 +49,33 @@ async fn a_plain_fixer_that_fails_has_failed_whatever_it_wrote() {
 }
 
 #[tokio::test]
+async fn the_prose_of_a_plain_fixer_settles_no_pool() {
+    let bench = Bench::new();
+    let fails = |text: &str| sh("printf '%s\\n' \"$1\" >&2; exit 1", &[text]);
+    for text in [
+        "error: User model does not exist",
+        "AssertionError: expected unauthorized, got 200",
+        "HTTP 402 payment required: see test fixture",
+        "Error: 401 Unauthorized: invalid api key",
+    ] {
+        let report = run(&bench, CommandKind::Plain, fails(text)).await;
+        assert_eq!(report.outcome, Outcome::Error, "{text}: {:?}", report.classification);
+        assert!(report.detail.contains(text) && report.classification.is_none());
+    }
+    // A typed error, an agent, and a program whose backend is declared speak of the backend.
+    let refused = "Error: 401 Unauthorized: invalid api key";
+    let typed = r#"{"type":"error","message":"401 Unauthorized: invalid api key"}"#;
+    let report = run(&bench, CommandKind::Plain, fails(typed)).await;
+    assert_eq!(report.outcome, Outcome::Auth, "{}", report.detail);
+    let report = run(&bench, CommandKind::Template, fails(refused)).await;
+    assert_eq!(report.outcome, Outcome::Auth, "{}", report.detail);
+    let mut declared = CommandSettings::new(CommandKind::Plain, fails(refused));
+    declared.backend = "anthropic".to_owned();
+    let report = CommandWorker::new(declared).work(bench.attempt.clone()).await;
+    assert_eq!(report.outcome, Outcome::Auth, "{}", report.detail);
+}
+
+#[tokio::test]
 async fn a_template_gets_its_prompt_and_owes_a_result() {
     for (script, args) in [
         // By file or by standard output; the prompt by file or by standard input.

@@ -219,6 +219,7 @@ async fn what_an_answer_says_corrects_the_windows_and_a_far_reset_is_not_waited_
     assert!(seat.held_back().is_none());
 
     let failure = Classification {
+        temporary: false,
         outcome: Outcome::RateLimited,
         reset_seconds: Some(1_800.0),
         reset_at: None,

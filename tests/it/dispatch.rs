@@ -227,6 +227,22 @@ async fn declared_requests_a_minute_hold_at_launch() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn one_pools_far_reset_stops_no_node_beside_an_idle_pool() {
+    let (small, large) = (scripted(fixer).await, scripted(fixer).await);
+    let world = world();
+    let limits = "limits: {requests-per-day: 2}";
+    let pools = [
+        pool("one", &small, &["account: mine", "cost-per-mtok: 0", limits]),
+        pool("two", &large, &["account: other", "cost-per-mtok: 1"]),
+    ];
+    configure(&world, &pools, "");
+    let cycle = world.next_step_with(SHORT);
+    // The third request of the first node has no room for a day: the other pool does it at once.
+    assert_eq!(small.requests().len(), 2, "{}", cycle.stderr);
+    assert_eq!((cycle.status(), cycle.nodes("in_review")), ("waiting", 3), "{}", cycle.report);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn two_transports_of_one_account_are_one_meter() {
     let endpoint = scripted(fixer).await;
     for (account, attempts) in [("mine", 1), ("other", 2)] {

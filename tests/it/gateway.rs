@@ -1,10 +1,14 @@
 //! The loopback gateway between a worker and a backend.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use axum::body::Body;
+use axum::response::Response;
+use futures_util::StreamExt as _;
 use overhaul::backends::Worker;
 use overhaul::backends::gateway::{
     Admission, Allowance, Evidence, Exhausted, Gateway, Lack, Open, Permit, Refused, Seen, Upstream,
@@ -14,6 +18,8 @@ use overhaul::backends::scripted::{Answer, Reply, Request, Scripted, fixer};
 use overhaul::model::Outcome;
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
 
 use crate::attempts::{Bench, settings};
 
@@ -113,6 +119,111 @@ async fn only_its_own_attempt_and_only_known_paths() {
     assert!(models.send().await.unwrap().text().await.unwrap().contains("scripted/fixer"));
     assert!(rig.server.requests().is_empty());
     assert_eq!(rig.end().await.usage.requests, 0);
+}
+
+/// A backend that notes what it is asked for and answers everything with `answer`.
+struct Plain {
+    url: url::Url,
+    asked: Arc<Mutex<Vec<String>>>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Plain {
+    async fn start(answer: impl Fn() -> Response + Clone + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let url = format!("http://{}/v1", listener.local_addr().unwrap()).parse().unwrap();
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let notes = Arc::clone(&asked);
+        let app = axum::Router::new().fallback(async move |uri: axum::http::Uri| {
+            notes.lock().unwrap().push(uri.to_string());
+            answer()
+        });
+        let task = tokio::spawn(async { axum::serve(listener, app).await.unwrap() });
+        Self { url, asked, task }
+    }
+
+    async fn gateway(&self) -> Gateway {
+        let upstream = Upstream::new(self.url.clone(), Some(KEY.into()), "scripted").unwrap();
+        let pool = Bench::new().attempt.pool;
+        Gateway::start(&upstream, &pool, ROOMY, Arc::new(Open)).await.unwrap()
+    }
+}
+
+impl Drop for Plain {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// The status of a GET of exactly this path: a client of HTTP would put it right.
+async fn raw_get(gateway: &Gateway, path: &str) -> String {
+    let mut raw = TcpStream::connect(("127.0.0.1", gateway.port())).await.unwrap();
+    let token = gateway.token().expose_secret();
+    let head = format!(
+        "GET {path} HTTP/1.1\r\nhost: x\r\nx-api-key: {token}\r\nconnection: close\r\n\r\n"
+    );
+    raw.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    raw.read_to_string(&mut answer).await.unwrap();
+    answer.split(' ').nth(1).unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn no_path_leads_out_of_the_models() {
+    let backend = Plain::start(|| Response::new(Body::from("{}"))).await;
+    let gateway = backend.gateway().await;
+    for path in [
+        "/v1/models/../../admin/keys",
+        "/v1/models/..",
+        "/v1/models/./x",
+        "/v1/models/%2e%2e/files",
+        "/v1/models/%2E./files",
+        "/v1/models/..%2ffiles",
+        "/v1/models/a%2f..%2f..%2ffiles",
+        "/v1/models/%252e%252e/files",
+        "/models/..\\..\\admin",
+        "/models/..%5cadmin",
+        "/v1/models//admin",
+        "/v1/models/..;/admin",
+        "/v1/models/x%00",
+    ] {
+        assert_eq!(raw_get(&gateway, path).await, "404", "{path}");
+    }
+    assert!(backend.asked.lock().unwrap().is_empty(), "{:?}", backend.asked);
+    let names = ["/v1/models", "/v1/models/m-1.5:free", "/models/meta/llama@1", "/models/a%2Fb?x=1"];
+    for path in names {
+        assert_eq!(raw_get(&gateway, path).await, "200", "{path}");
+    }
+    let asked = backend.asked.lock().unwrap().clone();
+    let below = names.map(|path| format!("/v1{}", path.trim_start_matches("/v1")));
+    assert_eq!(asked, below, "names of models pass as they are");
+}
+
+#[tokio::test]
+async fn of_an_endless_error_only_the_beginning_is_read() {
+    let sent = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&sent);
+    let backend = Plain::start(move || {
+        let count = Arc::clone(&count);
+        let pieces = futures_util::stream::repeat_with(move || {
+            count.fetch_add(1, Ordering::SeqCst);
+            Ok::<_, std::io::Error>("x".repeat(64 * 1024))
+        });
+        let mut response = Response::new(Body::from_stream(pieces.take(4_000)));
+        *response.status_mut() = axum::http::StatusCode::BAD_GATEWAY;
+        response
+    })
+    .await;
+    let gateway = backend.gateway().await;
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let request = client.post(format!("{}/chat/completions", gateway.base_url())).body("{}");
+    let answer = request.bearer_auth(gateway.token().expose_secret()).send().await.unwrap();
+    assert_eq!(answer.status(), 502);
+    assert_eq!(answer.bytes().await.unwrap().len(), 256 * 1024);
+    // What stands in the buffers of the sockets was sent too.
+    let sent = sent.load(Ordering::SeqCst);
+    assert!(sent < 1_000, "{sent} pieces of 64 KiB");
+    assert_eq!(gateway.stop().await.failures, 1);
 }
 
 #[tokio::test]

@@ -505,6 +505,41 @@ fn requests_of_an_attempt_are_taken_from_the_budgets_one_by_one() {
 }
 
 #[test]
+fn a_far_reset_keeps_a_node_from_no_other_pool() {
+    const DAY: i64 = 24 * 3_600_000;
+    let mut free = limited("a", 1);
+    free.pool.cost_per_mtok = Some(0.0);
+    let mut twin = free.clone();
+    twin.pool.id = PoolId::new("a2");
+    let mut s = scheduler(vec![node("A")], vec![free, twin, limited("b", 1)]);
+    assert_eq!(start(&mut s, 0).1, "a");
+    s.held_back(&id("A"), DAY);
+    assert_eq!(start(&mut s, 1).1, "b", "not the other pool of the same meter");
+    s.held_back(&id("A"), 60_000);
+    assert_eq!(s.next(2), Decision::Wait { until: Some(60_000) });
+    let walls = s.walls(2);
+    assert_eq!((walls[0].cause, walls[0].not_before), (PauseCause::CapReached, Some(60_000)));
+    assert!(walls[0].reason().contains("a: has no room for its requests"), "{walls:?}");
+    assert_eq!(start(&mut s, 60_000).1, "b");
+    s.held_back(&id("A"), 2 * DAY);
+    assert_eq!(s.walls(60_001)[0].cause, PauseCause::BudgetExhausted);
+    assert_eq!(start(&mut s, DAY).1, "a");
+}
+
+#[test]
+fn a_pool_without_room_for_a_node_does_not_lower_its_floor() {
+    let mut deep = pool("deep");
+    deep.pool.tier = Some(Tier::Deep);
+    let mut hard = node("A");
+    hard.tier = Tier::Deep;
+    let mut s = scheduler(vec![hard], vec![deep, pool("standard")]);
+    assert_eq!(start(&mut s, 0).1, "deep");
+    s.held_back(&id("A"), 60_000);
+    assert_eq!(s.next(1), Decision::Wait { until: Some(60_000) });
+    assert_eq!(start(&mut s, 60_000).1, "deep");
+}
+
+#[test]
 fn shares_follow_real_capacity() {
     let mut host = pool("host");
     host.pool.provider = Provider::Host;

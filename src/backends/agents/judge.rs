@@ -125,7 +125,7 @@ fn usage(attempt: &Attempt, seen: &Seen<'_>) -> Usage {
     let own = seen.heard.usage;
     let Some(evidence) = seen.evidence else { return own };
     let mut usage = evidence.usage;
-    if usage.input_tokens + usage.output_tokens == 0 {
+    if usage.tokens() == 0 {
         (usage.input_tokens, usage.output_tokens) = (own.input_tokens, own.output_tokens);
     }
     if attempt.pool.cost_per_mtok.is_none() {

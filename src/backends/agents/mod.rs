@@ -27,7 +27,7 @@ use super::gateway::{Evidence, Gateway, Upstream};
 use super::prompt::{self, Finish};
 use super::redact::Redactor;
 use super::{Attempt, Confinement, WorkReport, Worker};
-use crate::model::{Outcome, Provider, Usage};
+use crate::model::{MOST_TOKENS, MOST_USD, Outcome, Provider, Usage};
 use crate::process::{self, Ended, Spec};
 
 pub use version::{VersionError, installed};
@@ -270,17 +270,58 @@ fn text<'a>(event: &'a Value, pointer: &str) -> &'a str {
     event.pointer(pointer).and_then(Value::as_str).unwrap_or("")
 }
 
-/// A field of an event as a count.
+/// A field of an event as a count; nothing absurd.
 fn number(event: &Value, pointer: &str) -> u64 {
-    event.pointer(pointer).and_then(Value::as_u64).unwrap_or(0)
+    event.pointer(pointer).and_then(Value::as_u64).unwrap_or(0).min(MOST_TOKENS)
 }
 
 /// A field of an event as an amount of money; nothing negative, nothing absurd.
 fn dollars(event: &Value, pointer: &str) -> f64 {
     let amount = event.pointer(pointer).and_then(Value::as_f64).unwrap_or(0.0);
-    if amount.is_finite() { amount.clamp(0.0, 1e6) } else { 0.0 }
+    if amount.is_finite() { amount.clamp(0.0, MOST_USD) } else { 0.0 }
 }
 
 fn os<T: AsRef<str>>(args: &[T]) -> Vec<OsString> {
     args.iter().map(|a| OsString::from(a.as_ref())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::AgentKind;
+    use crate::model::MOST_USD;
+
+    #[test]
+    fn absurd_counts_of_an_agent_are_cut() {
+        let (most, usd) = (u64::MAX, 1e300);
+        let said = [
+            (
+                AgentKind::Claude,
+                json!({"type": "result", "num_turns": most, "total_cost_usd": usd, "usage": {
+                    "input_tokens": most, "cache_creation_input_tokens": most,
+                    "cache_read_input_tokens": most, "output_tokens": most}}),
+            ),
+            (
+                AgentKind::Codex,
+                json!({"type": "turn.completed", "usage": {"input_tokens": most, "output_tokens": most}}),
+            ),
+            (
+                AgentKind::Opencode,
+                json!({"type": "step_finish", "part": {"cost": usd, "tokens": {"input": most,
+                    "output": most, "reasoning": most, "cache": {"read": most, "write": most}}}}),
+            ),
+            (
+                AgentKind::Agy,
+                json!({"event": "result", "result": {"num_turns": most, "usage": {
+                    "input_tokens": most, "cache_read_tokens": most, "output_tokens": most,
+                    "thinking_tokens": most}}}),
+            ),
+        ];
+        for (kind, event) in said {
+            let usage = kind.hear(&[event.clone(), event]).usage;
+            assert!((1 << 32..1 << 36).contains(&usage.tokens()), "{kind:?}: {usage:?}");
+            assert!(usage.cost_usd <= 2.0 * MOST_USD, "{kind:?}: {usage:?}");
+        }
+    }
 }

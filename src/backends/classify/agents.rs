@@ -87,15 +87,23 @@ pub(super) static SENTENCES: &[Rule] = &[
         "Codex CLI",
     ),
     rule(
+        "cli-model-full",
+        ModelUnavailable,
+        when().says(&[
+            r"selected model is at capacity",
+            r"access to \S{1,80} has been temporarily limited",
+        ]),
+        "Codex and Claude Code CLIs",
+    )
+    .heals(),
+    rule(
         "cli-model",
         ModelUnavailable,
         when().says(&[
             r"there's an issue with the selected model",
-            r"selected model is at capacity",
             r"model is not supported when using",
             r"(?:requested|selected|this) model is not (?:supported|available)",
             r"cannot use this model",
-            r"access to \S{1,80} has been temporarily limited",
         ]),
         "Claude Code, Codex, Copilot and Cursor CLIs",
     ),

@@ -234,7 +234,8 @@ pub(super) static GOOGLE: &[Rule] = &[
         ModelUnavailable,
         when().says(&[r"no capacity available for model", r"model_capacity_exhausted"]),
         "Code Assist 429 MODEL_CAPACITY_EXHAUSTED",
-    ),
+    )
+    .heals(),
     rule(
         "gemini-quota-window",
         RateLimited,

@@ -128,6 +128,13 @@ pub(super) static WORDS: &[Rule] = &[
         "llama.cpp 500, vLLM and Ollama 400: the model cannot do what was asked",
     ),
     rule(
+        "model-full",
+        ModelUnavailable,
+        when().says(&[r"model is (?:at capacity|degraded)"]),
+        "404/400/503 texts of many vendors",
+    )
+    .heals(),
+    rule(
         "model-gone",
         ModelUnavailable,
         when().says(&[
@@ -136,7 +143,7 @@ pub(super) static WORDS: &[Rule] = &[
             r"(?:do not|don't|does not|doesn't) have access to (?:the |this )?model",
             r"no access to model|must be verified to use the model|does not work with the specified model",
             r"unable to access (?:non-serverless )?model",
-            r"model is (?:at capacity|degraded|disabled|offline)",
+            r"model is (?:disabled|offline)",
             r"model_not_found|modelnotfound",
         ])
         .unless(&[r"image input|multimodal|tool(?:s| use| calling)?\b.{0,30}not supported|parameter .{0,40}not supported|not supported with this model|unsupported (?:parameter|value)"]),

@@ -177,6 +177,14 @@ pub fn classify_cli(
     plain(outcome, rule, &seen.shown(0..0))
 }
 
+/// Whether a program reports its failure as events do that are known, and not in prose, which may be
+/// about anything.
+#[must_use]
+pub(super) fn fails_in_events(stdout: &str, stderr: &str) -> bool {
+    let failed = |text| matches!(transcript::read(text), Said::Failed(..) | Said::Final(..));
+    failed(stdout) || failed(stderr)
+}
+
 /// The absolute reset that an observation states although it has passed at `now`; for reports that
 /// do not say when they were made.
 #[must_use]
@@ -205,6 +213,7 @@ fn decide(seen: &Evidence, now: Timestamp) -> Option<Classification> {
     };
     Some(Classification {
         outcome,
+        temporary: outcome == Outcome::ModelUnavailable && (rule.heals || reset.is_some()),
         reset_seconds: reset.map(|reset| reset.seconds),
         reset_at: reset.map(|reset| reset.at),
         rule: name.to_owned(),
@@ -238,6 +247,7 @@ fn may_have_reset(outcome: Outcome) -> bool {
 fn plain(outcome: Outcome, rule: &str, seen: &str) -> Classification {
     Classification {
         outcome,
+        temporary: false,
         reset_seconds: None,
         reset_at: None,
         rule: rule.to_owned(),
@@ -248,6 +258,30 @@ fn plain(outcome: Outcome, rule: &str, seen: &str) -> Classification {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_comes_back_is_told_by_the_rule_and_not_by_words_beside_it() {
+        let none = BTreeMap::new();
+        let http = |status, body: &str| {
+            let read = classify_http("x", Some(status), &none, body, Timestamp::UNIX_EPOCH);
+            assert_eq!(read.outcome, Outcome::ModelUnavailable, "{body}: {read:?}");
+            read.temporary
+        };
+        for (status, body) in [
+            (400, r#"{"detail":"DEGRADED function cannot be invoked"}"#),
+            (429, r#"{"error":{"message":"No capacity available for model x on the server"}}"#),
+            (503, r#"{"error":{"message":"The model is at capacity"}}"#),
+            (404, r#"{"error":{"message":"model x is not available, retry after 60 seconds"}}"#),
+        ] {
+            assert!(http(status, body), "{body}");
+        }
+        for (status, body) in [
+            (404, r#"{"error":{"message":"The model `degraded-7b` does not exist"}}"#),
+            (404, r#"{"error":{"message":"Model x not found. Others are at capacity."}}"#),
+        ] {
+            assert!(!http(status, body), "{body}");
+        }
+    }
 
     #[test]
     fn every_rule_compiles_and_names_its_source() {

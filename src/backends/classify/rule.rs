@@ -16,6 +16,16 @@ pub(super) struct Rule {
     pub outcome: Outcome,
     /// Where the wording or code comes from.
     pub source: &'static str,
+    /// What is not available comes back by itself: it is degraded, or at capacity.
+    pub heals: bool,
+}
+
+impl Rule {
+    /// A rule for what comes back by itself.
+    pub(super) const fn heals(mut self) -> Self {
+        self.heals = true;
+        self
+    }
 }
 
 /// Conditions; an empty part asks nothing.
@@ -95,7 +105,7 @@ pub(super) const fn rule(
     when: When,
     source: &'static str,
 ) -> Rule {
-    Rule { name, when, outcome, source }
+    Rule { name, when, outcome, source, heals: false }
 }
 
 /// A rule with its patterns compiled.

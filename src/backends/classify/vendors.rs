@@ -13,7 +13,8 @@ pub(super) static NVIDIA: &[Rule] = &[
         ModelUnavailable,
         when().says(&[r"degraded function cannot be invoked", r"function .{0,60}degraded"]),
         "NVCF 400: the hosted function is out of order",
-    ),
+    )
+    .heals(),
     rule(
         "nvcf-function-missing",
         ModelUnavailable,

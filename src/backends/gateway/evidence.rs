@@ -244,14 +244,14 @@ impl Book {
         }
         match seen.usage {
             Some((input, output)) => {
-                let usage = &mut state.evidence.usage;
-                usage.input_tokens += input;
-                usage.output_tokens += output;
-                let declared = (input + output) as f64 * self.cost_per_mtok / 1e6;
-                usage.cost_usd += seen.cost_usd.unwrap_or(declared);
-                state.tokens += input + output;
+                let mut more =
+                    Usage { input_tokens: input, output_tokens: output, ..Usage::default() };
+                let declared = more.tokens() as f64 * self.cost_per_mtok / 1e6;
+                more.cost_usd = seen.cost_usd.unwrap_or(declared);
+                state.evidence.usage += more;
+                state.tokens = state.tokens.saturating_add(more.tokens());
             }
-            None if seen.status.is_some_and(|s| s < 400) => state.tokens += estimate,
+            None if seen.status.is_some_and(|s| s < 400) => state.tokens = state.tokens.saturating_add(estimate),
             None => {}
         }
         if state.tokens >= self.allowance.tokens {

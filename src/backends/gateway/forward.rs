@@ -13,9 +13,11 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use axum::response::Response;
 use futures_util::Stream;
 use jiff::Timestamp;
+use percent_encoding::percent_decode_str;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 use tokio::time::{Instant, Sleep, sleep, timeout};
+use url::Url;
 
 use super::admission::{Admission, Lack, Permit, Refused, Seen};
 use super::evidence::{Book, Exhausted};
@@ -24,7 +26,7 @@ use super::{DEADLINE, Upstream, same};
 use crate::backends::classify::classify_http;
 use crate::backends::openai::{EndpointError, chain, plain_headers, reading, secret_header};
 use crate::backends::redact::Redactor;
-use crate::model::{Classification, Outcome};
+use crate::model::{Classification, MOST_TOKENS, MOST_USD, Outcome};
 
 /// Longest error body that is kept and passed on, in bytes.
 const MAX_ERROR: usize = 256 * 1024;
@@ -73,11 +75,14 @@ pub(super) async fn forward(
     if !authorised(&headers, &shared.token) {
         return problem(StatusCode::UNAUTHORIZED, "this gateway belongs to another attempt", None);
     }
-    let Some(route) = route(&method, uri.path()) else {
+    let base = &shared.upstream.base_url;
+    let known = route(&method, uri.path()).zip(address(base, &uri));
+    let Some((route, url)) = known else {
         return problem(StatusCode::NOT_FOUND, "the gateway does not pass this path on", None);
     };
+    let request = outgoing(&shared, &method, url, &headers, &body);
     if route == Route::Free {
-        return free(&shared, &method, &uri, &headers, body).await;
+        return free(&shared, request).await;
     }
     if let Err(over) = shared.book.spend_request() {
         return exhausted(over);
@@ -93,7 +98,6 @@ pub(super) async fn forward(
         Err(_) => return exhausted(shared.book.out_of_time()),
     };
     let mut exchange = Exchange::new(&shared, permit, input + output, model);
-    let request = outgoing(&shared, &method, &uri, &headers, body);
     let wait = shared.upstream.first_byte_timeout.min(shared.book.remaining());
     let response = match timeout(wait, request.send()).await {
         Err(_) => {
@@ -122,7 +126,7 @@ pub(super) async fn forward(
     if response.status().is_success() {
         pass(response, exchange, shared.upstream.idle_timeout)
     } else {
-        refuse(response, exchange, &shared.upstream).await
+        refuse(response, exchange, shared.upstream.idle_timeout).await
     }
 }
 
@@ -136,15 +140,36 @@ enum Route {
 
 /// What the gateway passes on; everything else of the backend stays out of a worker's reach.
 fn route(method: &Method, path: &str) -> Option<Route> {
-    let path = path.strip_prefix("/v1").unwrap_or(path);
-    match (method, path) {
+    match (method, below_version(path)) {
         (&Method::POST, "/chat/completions" | "/responses" | "/messages") => Some(Route::Metered),
         (&Method::POST, "/messages/count_tokens") => Some(Route::Free),
-        (&Method::GET, path) if path == "/models" || path.starts_with("/models/") => {
-            Some(Route::Free)
+        (&Method::GET, "/models") => Some(Route::Free),
+        (&Method::GET, path) => {
+            path.strip_prefix("/models/").filter(|name| is_name(name)).map(|_| Route::Free)
         }
         _ => None,
     }
+}
+
+fn below_version(path: &str) -> &str {
+    path.strip_prefix("/v1").unwrap_or(path)
+}
+
+/// The name of a model, as part of a path: nothing that a server may read as a way elsewhere, also
+/// one that decodes it before it looks.
+fn is_name(raw: &str) -> bool {
+    let Ok(name) = percent_decode_str(raw).decode_utf8() else { return false };
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-._~:@+/".contains(c);
+    name.chars().all(plain) && name.split('/').all(|part| !matches!(part, "" | "." | ".."))
+}
+
+/// Where a request goes; `None` when that is not below the backend's address, as the path says.
+fn address(base: &Url, uri: &Uri) -> Option<Url> {
+    let mut url = base.clone();
+    let path = format!("{}{}", base.path().trim_end_matches('/'), below_version(uri.path()));
+    url.set_path(&path);
+    url.set_query(uri.query());
+    (url.path() == path).then_some(url)
 }
 
 fn authorised(headers: &HeaderMap, token: &SecretString) -> bool {
@@ -157,15 +182,10 @@ fn authorised(headers: &HeaderMap, token: &SecretString) -> bool {
 fn outgoing(
     shared: &Shared,
     method: &Method,
-    uri: &Uri,
+    url: Url,
     headers: &HeaderMap,
-    body: Bytes,
+    body: &Bytes,
 ) -> reqwest::RequestBuilder {
-    let mut url = shared.upstream.base_url.clone();
-    let rest = uri.path().strip_prefix("/v1").unwrap_or(uri.path());
-    let path = format!("{}{rest}", url.path().trim_end_matches('/'));
-    url.set_path(&path);
-    url.set_query(uri.query());
     let mut out = headers.clone();
     // Our own answer is read as it passes by, so it must come unpacked.
     for name in [HOST, CONTENT_LENGTH, AUTHORIZATION, ACCEPT_ENCODING] {
@@ -174,7 +194,7 @@ fn outgoing(
     out.remove("x-api-key");
     drop_hop_by_hop(&mut out);
     out.extend(shared.headers.clone());
-    shared.upstream.http.request(method.clone(), url).headers(out).body(body)
+    shared.upstream.http.request(method.clone(), url).headers(out).body(body.clone())
 }
 
 /// RFC 9110 §7.6.1: of one connection only.
@@ -193,14 +213,7 @@ fn drop_hop_by_hop(headers: &mut HeaderMap) {
 }
 
 /// A list or a count: passed on, not metered.
-async fn free(
-    shared: &Shared,
-    method: &Method,
-    uri: &Uri,
-    headers: &HeaderMap,
-    body: Bytes,
-) -> Response {
-    let request = outgoing(shared, method, uri, headers, body);
+async fn free(shared: &Shared, request: reqwest::RequestBuilder) -> Response {
     let wait = Duration::from_secs(30).min(shared.book.remaining());
     match timeout(wait, request.send()).await {
         Ok(Ok(response)) => {
@@ -227,27 +240,36 @@ impl Asked {
         let output = limits.iter().find_map(|name| parsed.get(*name)).and_then(Value::as_u64);
         Self {
             input: body.len() as u64 / 4 + 1,
-            output: output.unwrap_or(USUAL_OUTPUT),
+            output: output.unwrap_or(USUAL_OUTPUT).min(MOST_TOKENS),
             model: parsed.get("model").and_then(Value::as_str).unwrap_or("").to_owned(),
         }
     }
 }
 
 /// An error of the backend: kept as evidence, passed on as it is.
-async fn refuse(
-    response: reqwest::Response,
-    mut exchange: Exchange,
-    upstream: &Upstream,
-) -> Response {
+async fn refuse(response: reqwest::Response, mut exchange: Exchange, idle: Duration) -> Response {
     let head = head_of(&response);
-    let body = match timeout(upstream.idle_timeout, response.bytes()).await {
-        Ok(Ok(bytes)) => bytes.slice(..bytes.len().min(MAX_ERROR)),
-        _ => Bytes::new(),
-    };
+    let body = beginning(response, MAX_ERROR, idle.min(exchange.book.remaining())).await;
     let text = String::from_utf8_lossy(&body);
     let reading = exchange.classify(exchange.seen.status, &text);
     exchange.failed(reading);
     built(head, Body::from(body))
+}
+
+/// The first `most` bytes of a body, or what of them came in time. No more is ever read.
+async fn beginning(mut response: reqwest::Response, most: usize, time: Duration) -> Vec<u8> {
+    let mut body = Vec::new();
+    let read = async {
+        while let Ok(Some(piece)) = response.chunk().await {
+            let room = most - body.len();
+            body.extend(piece.iter().take(room));
+            if piece.len() >= room {
+                break;
+            }
+        }
+    };
+    let _ = timeout(time, read).await;
+    body
 }
 
 /// An answer: passed on piece by piece, and listened to.
@@ -412,7 +434,7 @@ impl Drop for Exchange {
 /// What a LiteLLM proxy says that the answer cost.
 fn charged(headers: &BTreeMap<String, String>) -> Option<f64> {
     let cost: f64 = headers.get("x-litellm-response-cost")?.trim().parse().ok()?;
-    (cost.is_finite() && cost >= 0.0).then_some(cost)
+    (cost.is_finite() && cost >= 0.0).then_some(cost.min(MOST_USD))
 }
 
 type Pieces = Pin<Box<dyn Stream<Item = reqwest::Result<Bytes>> + Send>>;

@@ -118,6 +118,7 @@ mod tests {
     #[test]
     fn a_limit_with_an_end_closes_the_window() {
         let failure = |outcome, reset_seconds| Classification {
+            temporary: false,
             outcome,
             reset_seconds,
             reset_at: None,

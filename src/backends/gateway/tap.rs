@@ -3,12 +3,10 @@
 use serde_json::Value;
 
 use crate::backends::openai::hidden_error;
+use crate::model::{MOST_TOKENS, MOST_USD};
 
 /// Bytes kept of an answer that is no stream, and of one line of a stream.
 const MAX_KEPT: usize = 8 * 1024 * 1024;
-
-/// More tokens than any request has; what is reported beyond is cut, lest sums overflow.
-const MAX_TOKENS: u64 = 1 << 32;
 
 /// Listens to one answer. Never changes it.
 #[derive(Debug)]
@@ -137,12 +135,13 @@ impl Tap {
     }
 
     fn read_usage(&mut self, usage: &Value) {
-        let tokens = |value: &Value| value.as_u64().map(|n| n.min(MAX_TOKENS));
+        let tokens = |value: &Value| value.as_u64().map(|n| n.min(MOST_TOKENS));
         let get = |names: &[&str]| names.iter().find_map(|n| usage.get(*n)).and_then(tokens);
         let input = get(&["prompt_tokens", "input_tokens"]);
         let output = get(&["completion_tokens", "output_tokens"]);
         // OpenRouter's field; its credits are dollars.
         let cost = usage.get("cost").and_then(Value::as_f64).filter(|c| c.is_finite() && *c >= 0.0);
+        let cost = cost.map(|usd| usd.min(MOST_USD));
         self.cost_usd = cost.or(self.cost_usd);
         // Messages count cached input beside the rest of it.
         let cached = ["cache_creation_input_tokens", "cache_read_input_tokens"]

@@ -299,7 +299,8 @@ pub(in crate::backends) fn reading(
     rule: &str,
     evidence: String,
 ) -> Classification {
-    Classification { outcome, reset_seconds: None, reset_at: None, rule: rule.to_owned(), evidence }
+    let rule = rule.to_owned();
+    Classification { outcome, temporary: false, reset_seconds: None, reset_at: None, rule, evidence }
 }
 
 #[expect(clippy::expect_used, reason = "constant patterns, compiled in a test")]

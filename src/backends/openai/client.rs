@@ -1,7 +1,9 @@
 //! One request to an OpenAI-compatible endpoint, streaming or not.
 
 use std::collections::BTreeMap;
+use std::future::ready;
 use std::sync::Once;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use eventsource_stream::Eventsource as _;
@@ -16,6 +18,8 @@ use super::wire::{Completion, hidden_error};
 
 /// Largest answer that is read, in bytes.
 const MAX_ANSWER: usize = 16 * 1024 * 1024;
+/// Longest event of a stream, in bytes. What is no whole event yet is read again with each piece.
+const MAX_EVENT: usize = 2 * 1024 * 1024;
 /// Longest error body that is kept, in bytes.
 const MAX_ERROR: usize = 64 * 1024;
 
@@ -146,7 +150,13 @@ impl Client {
         headers: &BTreeMap<String, String>,
     ) -> Result<Completion, CallError> {
         let status = response.status().as_u16();
-        let mut events = Box::pin(response.bytes_stream().eventsource());
+        // Counted before it is cut into events: a line without an end would be kept until it ends.
+        let since = AtomicUsize::new(0);
+        let pieces = response.bytes_stream().take_while(|piece| {
+            let more = piece.as_ref().map_or(0, |bytes| bytes.len());
+            ready(since.fetch_add(more, Ordering::Relaxed) + more <= MAX_EVENT)
+        });
+        let mut events = Box::pin(pieces.eventsource());
         let mut all = Completion::default();
         let (mut size, mut count, mut done) = (0_usize, 0_usize, false);
         let mut wait = self.first;
@@ -158,13 +168,11 @@ impl Client {
                 Ok(Some(Ok(event))) => event,
             };
             wait = self.idle;
+            since.store(0, Ordering::Relaxed);
             count += 1;
             size += event.data.len();
             if size > MAX_ANSWER {
-                return Err(CallError::Broken(
-                    "too-long",
-                    format!("an answer over {MAX_ANSWER} bytes"),
-                ));
+                return Err(too_long("answer", MAX_ANSWER));
             }
             if event.data.trim() == "[DONE]" {
                 done = true;
@@ -179,6 +187,9 @@ impl Client {
             };
             refuse_hidden(&json, status, headers)?;
             all.absorb(&json);
+        }
+        if since.load(Ordering::Relaxed) > MAX_EVENT {
+            return Err(too_long("event", MAX_EVENT));
         }
         if count == 0 {
             return Err(CallError::Broken("empty-body", "a stream without any event".to_owned()));
@@ -238,6 +249,10 @@ fn silent(what: &str, after: Duration) -> CallError {
     CallError::Broken("idle-timeout", format!("{what} for {} s", after.as_secs()))
 }
 
+fn too_long(what: &str, most: usize) -> CallError {
+    CallError::Broken("too-long", format!("an {what} over {most} bytes"))
+}
+
 fn unreachable(error: &reqwest::Error) -> CallError {
     CallError::Http { status: None, headers: BTreeMap::new(), body: chain(error) }
 }
@@ -269,4 +284,32 @@ pub(crate) fn plain_headers(headers: &HeaderMap) -> BTreeMap<String, String> {
             .or_insert_with(|| value.to_owned());
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use secrecy::SecretString;
+    use serde_json::json;
+
+    use super::{CallError, Client, MAX_EVENT, http_client};
+    use crate::backends::scripted::{Reply, Scripted};
+
+    #[tokio::test]
+    async fn a_line_without_an_end_is_not_kept() {
+        let endless = Reply::Raw {
+            status: 200,
+            headers: Vec::new(),
+            content_type: "text/event-stream".to_owned(),
+            body: "x".repeat(MAX_EVENT + 100_000),
+        };
+        let server = Scripted::start(move |_, _| endless.clone()).await.unwrap();
+        let base = server.base_url().unwrap();
+        let (http, key) = (http_client(&base).unwrap(), SecretString::from("k"));
+        let wait = Duration::from_secs(60);
+        let client = Client::new(http, base.as_str(), &key, wait, wait).unwrap();
+        let ended = client.complete(&json!({})).await;
+        assert!(matches!(ended, Err(CallError::Broken("too-long", _))), "{ended:?}");
+    }
 }

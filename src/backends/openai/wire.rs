@@ -3,6 +3,8 @@
 
 use serde_json::Value;
 
+use crate::model::MOST_TOKENS;
+
 /// One call of a tool.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ToolCall {
@@ -75,6 +77,7 @@ impl Completion {
         }
         if let Some(usage) = body.get("usage").filter(|u| u.is_object()) {
             let of = |a: &str, b: &str| number(usage.get(a)).or_else(|| number(usage.get(b)));
+            let of = |a: &str, b: &str| of(a, b).map(|tokens| tokens.min(MOST_TOKENS));
             let input = of("prompt_tokens", "input_tokens");
             let output = of("completion_tokens", "output_tokens");
             if input.is_some() || output.is_some() {

@@ -161,7 +161,7 @@ fn pools(pools: &[PoolView]) -> String {
             line(&pool.id.0, 200),
             amount(pool.context_tokens),
             pool.usage.requests,
-            amount(pool.usage.input_tokens + pool.usage.output_tokens),
+            amount(pool.usage.tokens()),
             dollars(pool.usage.cost_usd),
             line(&why, 400),
         );

@@ -39,7 +39,7 @@ pub(super) fn table(nodes: &[NodeView], details: &[NodeDetail]) -> String {
             detail.map_or(0, |d| d.findings.len()),
             pull.unwrap_or_default(),
             node.attempts,
-            amount(usage.input_tokens + usage.output_tokens),
+            amount(usage.tokens()),
             dollars(usage.cost_usd),
         );
     }
