@@ -414,7 +414,9 @@ impl Exchange {
         self.seen.usage = self.tap.usage;
         self.seen.cost_usd = self.tap.cost_usd.or_else(|| charged(&self.seen.headers));
         self.seen.failure.clone_from(&self.failure);
-        self.book.count(&self.seen, &self.asked, self.tap.model.take(), self.estimate);
+        let name = |model: &str| self.redactor.name(model);
+        let model = self.tap.model.take().map(|model| name(&model));
+        self.book.count(&self.seen, &name(&self.asked), model, self.estimate);
         match self.failure.take() {
             Some(reading) => self.book.failed(reading),
             // A client that goes away half way proves nothing about the backend.
