@@ -18,6 +18,7 @@ use super::gateway::{Evidence, Gateway, Upstream};
 use super::prompt::{self, Finish};
 use super::redact::{MAX_DETAIL, Redactor};
 use super::result::{self, ResultError};
+use super::worker::uncounted;
 use super::{Attempt, Confinement, WorkReport, Worker, WorkerResult};
 use crate::config::fill;
 use crate::model::{Classification, Outcome, ScopeEntry};
@@ -321,7 +322,7 @@ impl Worker for CommandWorker {
         };
         let ended = run_gated(spec, gateway.as_ref()).await;
         let report = match ended {
-            Ok(ended) => self.judge(&attempt, &files, &ended),
+            Ok(ended) => uncounted(self.judge(&attempt, &files, &ended)),
             Err(e) => self.report(Outcome::Error, None, None, &e.to_string(), ""),
         };
         match gateway {
