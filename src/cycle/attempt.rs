@@ -17,7 +17,7 @@ use crate::backends::gateway::{Lack, Open};
 use crate::backends::{Attempt, ModelSwitch, WorkReport};
 use crate::ledger::{Burn, EventKind, Evidence, FrictionType, NodeRecord, Receipt};
 use crate::model::{
-    AttemptNumber, Classification, Finding, Node, NodeId, Outcome, OwnerToken, Usage,
+    AttemptNumber, Classification, Finding, Node, NodeId, Outcome, OwnerToken, Pool, Usage,
 };
 use crate::workspace::{Quarantine, quarantine};
 
@@ -174,6 +174,7 @@ impl Ticket {
     pub(super) fn new(
         cycle: &Cycle,
         record: &NodeRecord,
+        expected: expected(&node, &pool.pool),
         node: Node,
         number: AttemptNumber,
         owner: OwnerToken,
@@ -182,6 +183,17 @@ impl Ticket {
     ) -> Self {
         let findings =
             node.findings.iter().filter_map(|id| cycle.plan.finding(id)).cloned().collect();
+/// What the first request of an attempt is expected to use.
+fn expected(node: &Node, pool: &Pool) -> Usage {
+    let output_tokens = node.output_tokens.min(pool.output_tokens);
+    Usage {
+        requests: 1,
+        input_tokens: node.input_tokens,
+        output_tokens,
+        cost_usd: pool.price(node.input_tokens.saturating_add(output_tokens)),
+    }
+}
+
         let failed = record.failures.iter().rev().find(|f| f.burn != Burn::None);
         let previous_failure = match (&record.reopened, failed) {
             (Some(why), Some(f)) if f.attempt.0 > record.reopened_after => {

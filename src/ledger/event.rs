@@ -308,6 +308,10 @@ pub enum EventKind {
         owner: OwnerToken,
         pool: PoolId,
         base: String,
+        /// What its first request is expected to use: it counts when nothing is heard of the attempt
+        /// again.
+        #[serde(default)]
+        expected: Usage,
     },
     /// The attempt ended without landing. Ends the claim unless `keep_claim`.
     AttemptEnded {

@@ -12,7 +12,7 @@ use super::event::{
 use crate::model::{AttemptNumber, Limits, NodeId, Outcome, OwnerToken, PoolId, Usage};
 
 /// Who has a node now.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Claim {
     /// The fence.
@@ -25,6 +25,9 @@ pub struct Claim {
     pub holder: Holder,
     /// The pool at work, once the attempt started.
     pub started: Option<PoolId>,
+    /// What its first request is expected to use.
+    #[serde(default)]
+    pub expected: Usage,
 }
 
 /// Nodes that were handed out together.
