@@ -14,6 +14,7 @@ use super::context::{Cycle, ReadyPool};
 use super::desk::Desk;
 use super::keys;
 use super::{CycleError, land, reconcile};
+use crate::backends::classify::REDIRECT;
 use crate::ledger::{DependsOn, EventKind, FrictionType, NodeState, Run};
 use crate::model::{NodeId, Outcome, PoolId};
 use crate::scheduling::{
@@ -290,7 +291,7 @@ fn effect_events(cycle: &Cycle, effect: &Effect, done: &Done) -> Vec<EventKind> 
                         .then(|| keys::tag(cycle.config.pool(pool)?, &*cycle.env))
                         .flatten(),
                 },
-                friction(kind, pool.to_string(), evidence),
+                settled_friction(kind, pool, done, evidence),
             ]
         }
         Effect::Restored { pool } => {
@@ -317,6 +318,17 @@ fn friction(kind: FrictionType, discriminator: String, text: String) -> EventKin
         _ => "see the pool's cause; renew its key (a new one is tried by itself) or exclude it",
     };
     EventKind::Friction { friction: kind, discriminator, text, remedy: remedy.to_owned() }
+}
+
+/// The record of a settle. Another address heals by no wait.
+fn settled_friction(kind: FrictionType, pool: &PoolId, done: &Done, evidence: String) -> EventKind {
+    let mut event = friction(kind, pool.to_string(), evidence);
+    if let EventKind::Friction { remedy, .. } = &mut event
+        && done.classification.as_ref().is_some_and(|reading| reading.rule == REDIRECT)
+    {
+        "correct `base-url`, then `unsettle`".clone_into(remedy);
+    }
+    event
 }
 
 /// Ends the claim of an attempt whose task died; counted, so that it cannot go on for ever.
