@@ -97,7 +97,7 @@ pub(super) async fn forward(
         }
         Err(_) => return exhausted(shared.book.out_of_time()),
     };
-    let mut exchange = Exchange::new(&shared, permit, input + output, model);
+    let mut exchange = Exchange::new(&shared, permit, (input, output), model);
     let wait = shared.upstream.first_byte_timeout.min(shared.book.remaining());
     let response = match timeout(wait, request.send()).await {
         Err(_) => {
@@ -343,7 +343,8 @@ struct Exchange {
     redactor: Arc<Redactor>,
     backend: String,
     permit: Option<Box<dyn Permit>>,
-    estimate: u64,
+    /// Input and output tokens that it was let through with.
+    estimate: (u64, u64),
     /// The model that was asked for.
     asked: String,
     seen: Seen,
@@ -353,7 +354,7 @@ struct Exchange {
 }
 
 impl Exchange {
-    fn new(shared: &Shared, permit: Box<dyn Permit>, estimate: u64, asked: String) -> Self {
+    fn new(shared: &Shared, permit: Box<dyn Permit>, estimate: (u64, u64), asked: String) -> Self {
         Self {
             book: Arc::clone(&shared.book),
             redactor: Arc::clone(&shared.redactor),
