@@ -119,6 +119,8 @@ pub(super) struct Work {
     pub(super) shut: Vec<usize>,
     /// Meters that had no room for its requests, and until when they are not asked again.
     pub(super) held: Vec<(MeterIx, Millis)>,
+    /// Pools on which it failed by the world's fault, and until when others come first.
+    pub(super) tired: Vec<(usize, Millis)>,
     pub(super) contract: u32,
     pub(super) infra: u32,
     pub(super) infra_row: u32,
@@ -240,6 +242,7 @@ impl Scheduler {
                 last_pool: None,
                 shut: Vec::new(),
                 held: Vec::new(),
+                tired: Vec::new(),
                 contract: spec.contract_failures,
                 infra: spec.infra_failures,
                 infra_row: 0,
@@ -612,6 +615,11 @@ impl Pace {
 impl Work {
     pub(super) fn is_shut(&self, pool: usize) -> bool {
         self.shut.contains(&pool)
+    }
+
+    /// Until when it does not go to this pool.
+    pub(super) fn tired_of(&self, pool: usize) -> Option<Millis> {
+        self.tired.iter().find(|(tired, _)| *tired == pool).map(|(_, until)| *until)
     }
 
     /// Until when it does not ask this meter.

@@ -229,6 +229,9 @@ impl Scheduler {
             Gate::Probing => return Obstacle::Probing,
             Gate::Open | Gate::Settled(_) => {}
         }
+        if let Some(at) = self.nodes[ix].tired_of(p).filter(|&at| at > now) {
+            return Obstacle::Delay(at);
+        }
         let meter = self.meter_of[p];
         let held = self.nodes[ix].held_by(meter).unwrap_or(now);
         match self.meters.earliest(meter, now, need) {
