@@ -412,9 +412,8 @@ async fn refuse(
         Some(tree) => keep_refused(cycle, ticket, tree, &refusal.detail).await,
         None => None,
     };
-    // An attempt that was not let through has failed at nothing, unless the request fits nowhere.
+    // An attempt that was not let through has failed at nothing: no backend has refused its size.
     let held_back = ticket.seat.as_ref().and_then(|seat| seat.held_back());
-    let held_back = held_back.filter(|(refused, _)| refused.lack != Lack::Fit);
     let cancelled = cycle.cancel.is_cancelled();
     let stopped = cancelled || held_back.is_some();
     let burn = if stopped && refusal.outcome != Outcome::InvalidResult {
@@ -451,10 +450,33 @@ fn ended(
         attempt: ticket.number,
         owner: ticket.owner.clone(),
         pool: ticket.pool.pool.id.clone(),
+    events.extend(need_seen(ticket, report).filter(|_| burn == Burn::None));
         outcome,
         burn,
         detail,
         usage: report.usage,
+/// What the refused request needs, where time alone does not help it: so that the node is not
+/// started again for the same end.
+fn need_seen(ticket: &Ticket, report: &WorkReport) -> Option<EventKind> {
+    let seat = ticket.seat.as_ref()?;
+    let (refused, _) = seat.held_back()?;
+    let least = seat.unmet()?;
+    let mut used = report.usage;
+    used += Usage {
+        requests: 1,
+        input_tokens: least.input_tokens,
+        output_tokens: least.output_tokens,
+        cost_usd: ticket.pool.pool.price(least.total()),
+    };
+    let fits = refused.lack != Lack::Fit;
+    Some(EventKind::NeedSeen {
+        node: ticket.node.id.clone(),
+        pool: ticket.pool.pool.id.clone(),
+        input_tokens: (!fits).then_some(least.input_tokens),
+        used: fits.then_some(used),
+    })
+}
+
         evidence: evidence(ticket, report),
         quarantine,
         conflicts_with,

@@ -13,12 +13,10 @@ use super::Clock;
 use crate::backends::gateway::{Admission, Lack, Permit, Refused, Seen, limit_hints};
 use crate::ledger::Evidence;
 use crate::model::{Classification, NodeId};
-use crate::scheduling::{Asked, Estimate, MeterIx, Millis, Request, Scheduler, Used, timestamp};
+use crate::scheduling::{
+    Asked, Estimate, FAR, MeterIx, Millis, Request, Scheduler, Used, timestamp,
+};
 
-/// The farthest room in a window that a request waits for, milliseconds: twice the window of a
-/// minute. What is farther away is a reset: a running attempt does not wait for it, and its node does
-/// not ask this meter before.
-const FAR: Millis = 120_000;
 /// Longest wait of one request in its line; clients give up after five minutes.
 const LONGEST_WAIT: Duration = Duration::from_secs(280);
 /// The longest that a request may be on its way before its backend counts it, milliseconds. Our
@@ -93,6 +91,8 @@ struct Notes {
 
 impl Seat {
     /// The refusal that ended the attempt, and when to ask again: it says nothing about the pool or
+    /// The least that the refused request asks for, where waiting does not help it.
+    unmet: Option<Estimate>,
     /// the node.
     pub fn held_back(&self) -> Option<(Refused, Timestamp)> {
         self.notes().refused.clone()
@@ -106,6 +106,11 @@ impl Seat {
             status: *status,
             rule: reading.rule.clone(),
             text: reading.evidence.clone(),
+    /// The least that the refused request asked for, where time does not help it.
+    pub fn unmet(&self) -> Option<Estimate> {
+        self.notes().unmet
+    }
+
             reset_seconds: reading.reset_seconds,
             requests: notes.requests,
             failures: notes.failures,
@@ -145,22 +150,24 @@ impl Seat {
                     }
                 }
                 Asked::Busy => changed.await,
-                Asked::Never => {
-                    let Estimate { input_tokens, output_tokens } = estimate;
+                Asked::Never(least) => {
+                    let Estimate { input_tokens, output_tokens } = least;
+                    self.notes().unmet = Some(least);
                     return Err(Refused {
                         lack: Lack::Fit,
                         retry_after: None,
                         reason: format!(
-                            "{input_tokens} tokens in and {output_tokens} out exceed what it \
-                             allows in a minute"
+                            "{input_tokens} tokens in and {output_tokens} out exceed what its \
+                             declared limits ever let through"
                         ),
                     });
                 }
-                Asked::OverBudget(over) => {
+                Asked::OverBudget(over, least) => {
+                    self.notes().unmet = Some(least);
                     return Err(Refused {
                         lack: Lack::Budget,
                         retry_after: None,
-                        reason: over.text().to_owned(),
+                        reason: over.text(),
                     });
                 }
                 Asked::NotRunning => {
@@ -257,6 +264,10 @@ impl Permit for Ticket {
     }
 
     fn settle(mut self: Box<Self>, seen: &Seen) {
+    fn output(&self) -> Option<u64> {
+        self.request.as_ref().map(Request::output)
+    }
+
         let Some(request) = self.request.take() else { return };
         self.note(seen);
         let now = self.desk.now();

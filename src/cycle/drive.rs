@@ -1,7 +1,7 @@
 //! The driver: asks the scheduling core what to start, runs attempts at once, tells the core how
 //! they ended. It decides nothing itself.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,11 +15,12 @@ use super::desk::Desk;
 use super::keys;
 use super::{CycleError, land, reconcile};
 use crate::backends::classify::REDIRECT;
-use crate::ledger::{DependsOn, EventKind, FrictionType, NodeState, Run};
+use crate::ledger::{DependsOn, EventKind, FrictionType, NodeRecord, NodeState, Run, SizeBan};
 use crate::model::{NodeId, Outcome, PoolId};
 use crate::scheduling::{
     AttemptLimits, Budgets, Ceiling, Decision, Effect, Finish, Finished, Millis, NodeSpec,
-    NodeStatus, NodeWall, Options, PoolState, Scheduler, Settled, settles_across_cycles, timestamp,
+    NodeStatus, NodeWall, Options, PoolState, Scheduler, Settled, Spent, settles_across_cycles,
+    timestamp,
 };
 
 /// What the drive came to.
@@ -198,7 +199,12 @@ pub(super) async fn settle(
         }
         End::Conflict => desk.change(|core| core.cancelled(&done.node)),
         End::HeldBack(until) => {
-            desk.change(|core| core.held_back(&done.node, millis(until)));
+            let (asked, took) =
+                cycle.journal.state().nodes.get(&done.node).map(needs).unwrap_or_default();
+            desk.change(|core| {
+                core.held_back(&done.node, millis(until));
+                core.needs(&done.node, &asked, took);
+            });
         }
         End::Ended => {
             let finish = finish(&done, now);
@@ -298,7 +304,12 @@ fn effect_events(cycle: &Cycle, effect: &Effect, done: &Done) -> Vec<EventKind> 
             vec![EventKind::PoolRestored { pool: pool.clone(), by: "a probe".to_owned() }]
         }
         Effect::Banned { node, pool, tokens } => vec![
-            EventKind::SizeBanned { node: node.clone(), pool: pool.clone(), tokens: *tokens },
+            EventKind::SizeBanned {
+                node: node.clone(),
+                pool: pool.clone(),
+                tokens: *tokens,
+                context_tokens: cycle.pools.get(pool).map(|ready| ready.pool.context_tokens),
+            },
             friction(FrictionType::PacketTooLarge, format!("{node}:{pool}"), evidence),
         ],
         Effect::Learned { pool, limits } => {
@@ -417,8 +428,9 @@ pub(super) fn node_specs(cycle: &Cycle, run: &Run) -> Vec<NodeSpec> {
                 spec.infra_failures = record.infrastructure_burnt;
                 spec.spent = record.usage.into();
             }
+                (spec.asked, spec.took) = needs(record);
             if let Some(bans) = run.bans.get(&node.id) {
-                spec.banned = bans.iter().map(|(p, t)| (p.clone(), *t)).collect();
+                spec.banned = holding(cycle, bans);
             }
             spec.status = status(states.get(&node.id).copied(), cycle.depends_on());
             spec
@@ -427,6 +439,19 @@ pub(super) fn node_specs(cycle: &Cycle, run: &Run) -> Vec<NodeSpec> {
 }
 
 /// The pools of this cycle that `wanted` lets through, with what the ledger remembers of them.
+/// The bans that hold for the pools as they are declared now.
+fn holding(cycle: &Cycle, bans: &BTreeMap<PoolId, SizeBan>) -> Vec<(PoolId, u64)> {
+    let window = |pool: &PoolId| cycle.pools.get(pool).map_or(0, |p| p.pool.context_tokens);
+    let held = bans.iter().filter(|(pool, ban)| ban.holds(window(pool)));
+    held.map(|(pool, ban)| (pool.clone(), ban.tokens)).collect()
+}
+
+/// What our own limits and budgets did not let through, for [`Scheduler::needs`].
+fn needs(record: &NodeRecord) -> (Vec<(PoolId, u64)>, Spent) {
+    let asked = record.outgrown.iter().map(|(pool, tokens)| (pool.clone(), *tokens));
+    (asked.collect(), record.took.into())
+}
+
 pub(super) fn pool_states(
     cycle: &Cycle,
     run: &Run,

@@ -51,6 +51,11 @@ pub struct NodeSpec {
     pub banned: Vec<(PoolId, u64)>,
     /// What its attempts have used so far.
     pub spent: Spent,
+    /// Input tokens of requests that the limits of these pools did not let through.
+    pub asked: Vec<(PoolId, u64)>,
+    /// What an attempt that a budget cut short had used, with the request that was refused: the next
+    /// one needs as much.
+    pub took: Spent,
 }
 
 impl NodeSpec {
@@ -73,6 +78,8 @@ impl NodeSpec {
             infra_failures: 0,
             banned: Vec::new(),
             spent: Spent::default(),
+            asked: Vec::new(),
+            took: Spent::default(),
         }
     }
 }

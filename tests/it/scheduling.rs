@@ -494,7 +494,7 @@ fn requests_of_an_attempt_are_taken_from_the_budgets_one_by_one() {
         let Asked::Granted(request) = s.admit(&id("A"), 1, 1, need) else { panic!("refused") };
         s.settle_request(request, Used::default(), &[], 2);
     }
-    let Asked::OverBudget(over) = s.admit(&id("A"), 3, 3, need) else { panic!("let through") };
+    let Asked::OverBudget(over, _) = s.admit(&id("A"), 3, 3, need) else { panic!("let through") };
     assert_eq!(over.text(), "the run's budget of requests is used up");
     s.held_back(&id("A"), 3);
     let walls = wall(&mut s, 3);
