@@ -12,7 +12,7 @@ use super::bases::{self, Base};
 use super::context::{Cycle, ReadyPool};
 use super::desk::Seat;
 use super::error::blocking;
-use super::{CycleError, land};
+use super::{CycleError, land, others};
 use crate::backends::gateway::{Lack, Open};
 use crate::backends::{Attempt, ModelSwitch, WorkReport};
 use crate::ledger::{Burn, EventKind, Evidence, FrictionType, NodeRecord, Receipt};
@@ -75,7 +75,7 @@ pub async fn run(
     seat: Arc<Seat>,
 ) -> Result<Done, CycleError> {
     let node_id = node.id.clone();
-    let Some(ticket) = claim(&cycle, node, pool, seat).await? else {
+    let Some(ticket) = claim(&cycle, node, pool, seat.clone()).await? else {
         return Ok(Done {
             node: node_id,
             outcome: Outcome::Success,
@@ -84,12 +84,30 @@ pub async fn run(
             end: End::Lost,
         });
     };
+    others::follow(&cycle, seat.desk());
+    if seat.gives_way() {
+        return give_way(&cycle, ticket).await;
+    }
     crate::failpoint::attempt(node_id.as_str());
     let (report, verdict) = match work_and_judge(&cycle, &ticket).await {
         Ok(both) => both,
         Err(error) => (nothing_to_do(), unworkable(error)?),
     };
     record(&cycle, &ticket, report, verdict).await
+}
+
+/// Another cycle claimed its node first, on the same meter, and that is full by it.
+async fn give_way(cycle: &Cycle, ticket: Ticket) -> Result<Done, CycleError> {
+    let (node, owner) = (ticket.node.id, ticket.owner);
+    let reason = "another cycle uses the pool's limits".to_owned();
+    cycle.journal.write(vec![EventKind::Released { node: node.clone(), owner, reason }]).await?;
+    Ok(Done {
+        node,
+        outcome: Outcome::Success,
+        classification: None,
+        usage: Usage::default(),
+        end: End::HeldBack(cycle.clock.now()),
+    })
 }
 
 /// Trouble with one node's worktree, commands or commits is that attempt's end and nobody else's;
@@ -156,12 +174,24 @@ async fn claim(
         owner: owner.clone(),
         pool: pool.pool.id.clone(),
         base: base.commit().to_string(),
+        expected: expected(&node, &pool.pool),
     };
     if !cycle.journal.write(vec![claimed, started]).await?.all() {
         return Ok(None);
     }
     let ticket = Ticket::new(cycle, &record, node, number, owner, pool, base);
     Ok(Some(Ticket { seat: Some(seat), ..ticket }))
+}
+
+/// What the first request of an attempt is expected to use.
+fn expected(node: &Node, pool: &Pool) -> Usage {
+    let output_tokens = node.output_tokens.min(pool.output_tokens);
+    Usage {
+        requests: 1,
+        input_tokens: node.input_tokens,
+        output_tokens,
+        cost_usd: pool.price(node.input_tokens.saturating_add(output_tokens)),
+    }
 }
 
 /// A fence for a claim.
@@ -174,7 +204,6 @@ impl Ticket {
     pub(super) fn new(
         cycle: &Cycle,
         record: &NodeRecord,
-        expected: expected(&node, &pool.pool),
         node: Node,
         number: AttemptNumber,
         owner: OwnerToken,
@@ -183,17 +212,6 @@ impl Ticket {
     ) -> Self {
         let findings =
             node.findings.iter().filter_map(|id| cycle.plan.finding(id)).cloned().collect();
-/// What the first request of an attempt is expected to use.
-fn expected(node: &Node, pool: &Pool) -> Usage {
-    let output_tokens = node.output_tokens.min(pool.output_tokens);
-    Usage {
-        requests: 1,
-        input_tokens: node.input_tokens,
-        output_tokens,
-        cost_usd: pool.price(node.input_tokens.saturating_add(output_tokens)),
-    }
-}
-
         let failed = record.failures.iter().rev().find(|f| f.burn != Burn::None);
         let previous_failure = match (&record.reopened, failed) {
             (Some(why), Some(f)) if f.attempt.0 > record.reopened_after => {
@@ -432,29 +450,11 @@ async fn refuse(
     let (outcome, detail) = (refusal.outcome, refusal.detail);
     let mut events = vec![ended(ticket, report, outcome, burn, detail, quarantine, Vec::new())];
     events.extend(refusal.friction);
+    events.extend(need_seen(ticket, report).filter(|_| burn == Burn::None));
     cycle.journal.write(events).await?;
     Ok(())
 }
 
-fn ended(
-    ticket: &Ticket,
-    report: &WorkReport,
-    outcome: Outcome,
-    burn: Burn,
-    detail: String,
-    quarantine: Option<String>,
-    conflicts_with: Vec<NodeId>,
-) -> EventKind {
-    EventKind::AttemptEnded {
-        node: ticket.node.id.clone(),
-        attempt: ticket.number,
-        owner: ticket.owner.clone(),
-        pool: ticket.pool.pool.id.clone(),
-    events.extend(need_seen(ticket, report).filter(|_| burn == Burn::None));
-        outcome,
-        burn,
-        detail,
-        usage: report.usage,
 /// What the refused request needs, where time alone does not help it: so that the node is not
 /// started again for the same end.
 fn need_seen(ticket: &Ticket, report: &WorkReport) -> Option<EventKind> {
@@ -477,6 +477,24 @@ fn need_seen(ticket: &Ticket, report: &WorkReport) -> Option<EventKind> {
     })
 }
 
+fn ended(
+    ticket: &Ticket,
+    report: &WorkReport,
+    outcome: Outcome,
+    burn: Burn,
+    detail: String,
+    quarantine: Option<String>,
+    conflicts_with: Vec<NodeId>,
+) -> EventKind {
+    EventKind::AttemptEnded {
+        node: ticket.node.id.clone(),
+        attempt: ticket.number,
+        owner: ticket.owner.clone(),
+        pool: ticket.pool.pool.id.clone(),
+        outcome,
+        burn,
+        detail,
+        usage: report.usage,
         evidence: evidence(ticket, report),
         quarantine,
         conflicts_with,
@@ -534,8 +552,7 @@ mod tests {
     fn first() -> WorkReport {
         let mut report = WorkReport::ended(Outcome::InvalidResult, "no result");
         report.time = Some(Duration::from_secs(40));
-        report.usage =
-            Usage { requests: 3, input_tokens: 900, output_tokens: 100, cost_usd: 0.25 };
+        report.usage = Usage { requests: 3, input_tokens: 900, output_tokens: 100, cost_usd: 0.25 };
         report.model_switch =
             Some(ModelSwitch { asked: "big".to_owned(), answered: "small".to_owned() });
         report

@@ -10,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::sync::Notify;
 
 use super::Clock;
+use super::others::Others;
 use crate::backends::gateway::{Admission, Lack, Permit, Refused, Seen, limit_hints};
 use crate::ledger::Evidence;
 use crate::model::{Classification, NodeId};
@@ -31,6 +32,7 @@ pub struct Desk {
     lines: Vec<tokio::sync::Mutex<()>>,
     changed: Notify,
     clock: Clock,
+    others: Mutex<Others>,
 }
 
 impl Desk {
@@ -38,12 +40,18 @@ impl Desk {
     #[must_use]
     pub fn new(core: Scheduler, clock: Clock) -> Arc<Self> {
         let lines = (0..core.meters().len()).map(|_| tokio::sync::Mutex::default()).collect();
-        Arc::new(Self { core: Mutex::new(core), lines, changed: Notify::new(), clock })
+        let (core, others) = (Mutex::new(core), Mutex::default());
+        Arc::new(Self { core, lines, changed: Notify::new(), clock, others })
     }
 
     /// The core, for a moment: never held across a wait.
     pub fn core(&self) -> MutexGuard<'_, Scheduler> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is known of other cycles. Taken before the core, where both are needed.
+    pub(super) fn others(&self) -> MutexGuard<'_, Others> {
+        self.others.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What the core makes of `change`; who waits looks again.
@@ -83,6 +91,8 @@ pub struct Seat {
 #[derive(Debug, Default)]
 struct Notes {
     refused: Option<(Refused, Timestamp)>,
+    /// The least that the refused request asks for, where waiting does not help it.
+    unmet: Option<Estimate>,
     requests: u32,
     failures: u32,
     /// The last failure that no success followed.
@@ -91,11 +101,30 @@ struct Notes {
 
 impl Seat {
     /// The refusal that ended the attempt, and when to ask again: it says nothing about the pool or
-    /// The least that the refused request asks for, where waiting does not help it.
-    unmet: Option<Estimate>,
     /// the node.
     pub fn held_back(&self) -> Option<(Refused, Timestamp)> {
         self.notes().refused.clone()
+    }
+
+    /// Where it is shared.
+    pub(super) fn desk(&self) -> &Desk {
+        &self.desk
+    }
+
+    /// Others were faster: the meter has no room for the attempt after all, and it has sent nothing.
+    /// Its place is given back.
+    pub(super) fn gives_way(&self) -> bool {
+        let now = self.desk.now();
+        let full = self.desk.core().is_overdrawn(self.meter, now);
+        if full {
+            self.desk.change(|core| core.never_began(&self.node));
+        }
+        full
+    }
+
+    /// The least that the refused request asked for, where time does not help it.
+    pub fn unmet(&self) -> Option<Estimate> {
+        self.notes().unmet
     }
 
     /// The last failure of the backend that no success followed, as the gateway saw it.
@@ -106,11 +135,6 @@ impl Seat {
             status: *status,
             rule: reading.rule.clone(),
             text: reading.evidence.clone(),
-    /// The least that the refused request asked for, where time does not help it.
-    pub fn unmet(&self) -> Option<Estimate> {
-        self.notes().unmet
-    }
-
             reset_seconds: reading.reset_seconds,
             requests: notes.requests,
             failures: notes.failures,
@@ -256,6 +280,10 @@ impl Ticket {
 }
 
 impl Permit for Ticket {
+    fn output(&self) -> Option<u64> {
+        self.request.as_ref().map(Request::output)
+    }
+
     fn answered(&self) {
         if let Some(request) = &self.request {
             let now = self.desk.now();
@@ -264,10 +292,6 @@ impl Permit for Ticket {
     }
 
     fn settle(mut self: Box<Self>, seen: &Seen) {
-    fn output(&self) -> Option<u64> {
-        self.request.as_ref().map(Request::output)
-    }
-
         let Some(request) = self.request.take() else { return };
         self.note(seen);
         let now = self.desk.now();

@@ -13,7 +13,7 @@ use super::attempt::{self, Done, End};
 use super::context::{Cycle, ReadyPool};
 use super::desk::Desk;
 use super::keys;
-use super::{CycleError, land, reconcile};
+use super::{CycleError, land, others, reconcile};
 use crate::backends::classify::REDIRECT;
 use crate::ledger::{DependsOn, EventKind, FrictionType, NodeRecord, NodeState, Run, SizeBan};
 use crate::model::{NodeId, Outcome, PoolId};
@@ -88,6 +88,7 @@ async fn run(
             cycle.cancel.cancel();
         }
         let stopping = cycle.cancel.is_cancelled();
+        others::follow(cycle, desk);
         let changed = desk.changed();
         let mut changed = std::pin::pin!(changed);
         changed.as_mut().enable();
@@ -319,6 +320,17 @@ fn effect_events(cycle: &Cycle, effect: &Effect, done: &Done) -> Vec<EventKind> 
     }
 }
 
+/// The record of a settle. Another address heals by no wait.
+fn settled_friction(kind: FrictionType, pool: &PoolId, done: &Done, evidence: String) -> EventKind {
+    let mut event = friction(kind, pool.to_string(), evidence);
+    if let EventKind::Friction { remedy, .. } = &mut event
+        && done.classification.as_ref().is_some_and(|reading| reading.rule == REDIRECT)
+    {
+        "correct `base-url`, then `unsettle`".clone_into(remedy);
+    }
+    event
+}
+
 fn friction(kind: FrictionType, discriminator: String, text: String) -> EventKind {
     let remedy = match kind {
         FrictionType::CreditExhausted => "top up the account, or exclude the pool; then `unsettle`",
@@ -329,17 +341,6 @@ fn friction(kind: FrictionType, discriminator: String, text: String) -> EventKin
         _ => "see the pool's cause; renew its key (a new one is tried by itself) or exclude it",
     };
     EventKind::Friction { friction: kind, discriminator, text, remedy: remedy.to_owned() }
-}
-
-/// The record of a settle. Another address heals by no wait.
-fn settled_friction(kind: FrictionType, pool: &PoolId, done: &Done, evidence: String) -> EventKind {
-    let mut event = friction(kind, pool.to_string(), evidence);
-    if let EventKind::Friction { remedy, .. } = &mut event
-        && done.classification.as_ref().is_some_and(|reading| reading.rule == REDIRECT)
-    {
-        "correct `base-url`, then `unsettle`".clone_into(remedy);
-    }
-    event
 }
 
 /// Ends the claim of an attempt whose task died; counted, so that it cannot go on for ever.
@@ -427,8 +428,8 @@ pub(super) fn node_specs(cycle: &Cycle, run: &Run) -> Vec<NodeSpec> {
                 spec.contract_failures = record.contract_burnt;
                 spec.infra_failures = record.infrastructure_burnt;
                 spec.spent = record.usage.into();
-            }
                 (spec.asked, spec.took) = needs(record);
+            }
             if let Some(bans) = run.bans.get(&node.id) {
                 spec.banned = holding(cycle, bans);
             }
@@ -438,7 +439,6 @@ pub(super) fn node_specs(cycle: &Cycle, run: &Run) -> Vec<NodeSpec> {
         .collect()
 }
 
-/// The pools of this cycle that `wanted` lets through, with what the ledger remembers of them.
 /// The bans that hold for the pools as they are declared now.
 fn holding(cycle: &Cycle, bans: &BTreeMap<PoolId, SizeBan>) -> Vec<(PoolId, u64)> {
     let window = |pool: &PoolId| cycle.pools.get(pool).map_or(0, |p| p.pool.context_tokens);
@@ -452,6 +452,7 @@ fn needs(record: &NodeRecord) -> (Vec<(PoolId, u64)>, Spent) {
     (asked.collect(), record.took.into())
 }
 
+/// The pools of this cycle that `wanted` lets through, with what the ledger remembers of them.
 pub(super) fn pool_states(
     cycle: &Cycle,
     run: &Run,

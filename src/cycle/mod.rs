@@ -25,6 +25,7 @@ mod memory;
 mod names;
 mod next_step;
 mod open;
+mod others;
 mod pause;
 mod pools;
 mod proceed;

@@ -306,6 +306,18 @@ impl Meters {
         }
     }
 
+    /// Are there more attempts or requests than the meter takes?
+    pub fn is_overdrawn(&mut self, ix: MeterIx, now: Millis) -> bool {
+        let limits = self.limits(ix);
+        let meter = &mut self.meters[ix.0];
+        let over = |window: &mut Window, limit: Option<u32>| {
+            limit.is_some_and(|limit| window.used(now) > u64::from(limit))
+        };
+        limits.concurrent.is_some_and(|limit| meter.in_flight > limit)
+            || over(&mut meter.requests, limits.requests_per_minute)
+            || over(&mut meter.day, limits.requests_per_day)
+    }
+
     /// The most output that a request may have now, where the whole that it asks for is more than
     /// ever fits a window.
     pub fn most_output(&mut self, ix: MeterIx, now: Millis, asked: Estimate) -> u64 {

@@ -141,6 +141,23 @@ impl Scheduler {
         }
     }
 
+    /// More has been launched on a meter than it takes: others launched at the same time.
+    pub fn is_overdrawn(&mut self, meter: MeterIx, now: Millis) -> bool {
+        self.meters.is_overdrawn(meter, now)
+    }
+
+    /// An attempt that was launched and has sent nothing gives back what it reserved.
+    pub fn never_began(&mut self, node: &NodeId) {
+        self.room = None;
+        let Some(ix) = self.node_ix(node) else { return };
+        let Some(running) = self.nodes[ix as usize].running.as_mut() else { return };
+        let booked = std::mem::take(&mut running.booked);
+        if let Some(reserved) = running.reservation.take() {
+            self.meters.withdraw(reserved);
+        }
+        self.give_back(ix as usize, booked);
+    }
+
     /// What the ledger knows of a node that our own limits or budgets held back: the input of a
     /// request for this pool, and what an attempt had used with the request that was refused.
     pub fn needs(&mut self, node: &NodeId, asked: &[(PoolId, u64)], took: Spent) {
