@@ -53,6 +53,7 @@ fn folding() {
                 owner: owner.clone(),
                 pool: pool.clone(),
                 base: "0123456789012345678901234567890123456789".into(),
+                expected: Default::default(),
             },
             EventKind::LeaseRenewed {
                 node: node.clone(),

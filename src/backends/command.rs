@@ -18,7 +18,7 @@ use super::gateway::{Evidence, Gateway, Upstream};
 use super::prompt::{self, Finish};
 use super::redact::{MAX_DETAIL, Redactor};
 use super::result::{self, ResultError};
-use super::worker::unseen;
+use super::worker::{uncounted, unseen};
 use super::{Attempt, Confinement, WorkReport, Worker, WorkerResult};
 use crate::config::fill;
 use crate::model::{Classification, Outcome, ScopeEntry};
@@ -334,7 +334,7 @@ impl Worker for CommandWorker {
         let ended = run_gated(spec, gateway.as_ref()).await;
         let report = match ended {
             Ok(ended) => {
-                let mut report = self.judge(&attempt, &files, &ended);
+                let mut report = uncounted(self.judge(&attempt, &files, &ended));
                 report.usage = unseen(report.usage);
                 report
             }

@@ -10,6 +10,9 @@ const MAX_LOG: usize = 60_000;
 /// Longest detail in a report, in characters.
 pub(super) const MAX_DETAIL: usize = 2_000;
 
+/// Longest name of a model, in characters.
+const MAX_NAME: usize = 200;
+
 /// Replaces known secrets, and what looks like one.
 #[derive(Debug, Clone, Default)]
 pub struct Redactor {
@@ -41,6 +44,13 @@ impl Redactor {
         scrub(&out).into_owned()
     }
 
+    /// The name of a model without secrets: an answer says what it likes there.
+    #[must_use]
+    pub fn name(&self, name: &str) -> String {
+        let beginning: String = name.chars().take(10 * MAX_NAME).collect();
+        self.apply(&beginning).chars().take(MAX_NAME).collect()
+    }
+
     /// The report without secrets, its texts cut to what is kept.
     #[must_use]
     pub fn report(&self, mut report: WorkReport) -> WorkReport {
@@ -53,6 +63,11 @@ impl Redactor {
                 blocked.reason = self.apply(&blocked.reason);
             }
         }
+        let switch = report.model_switch.as_mut();
+        let switched = switch.into_iter().flat_map(|s| [&mut s.asked, &mut s.answered]);
+        for name in switched.chain(report.model_seen.as_mut()) {
+            *name = self.name(name);
+        }
         if let Some(reading) = &mut report.classification {
             reading.evidence = clean(&reading.evidence, MAX_DETAIL);
         }
@@ -63,6 +78,20 @@ impl Redactor {
 #[cfg(test)]
 mod tests {
     use super::Redactor;
+    use crate::backends::{ModelSwitch, WorkReport};
+    use crate::model::Outcome;
+
+    #[test]
+    fn the_name_of_a_model_is_cut_and_gives_no_key_away() {
+        let mut report = WorkReport::ended(Outcome::Success, "");
+        let long = format!("hunter22-{}", "x".repeat(3_000));
+        report.model_seen = Some(long.clone());
+        report.model_switch = Some(ModelSwitch { asked: "m".to_owned(), answered: long });
+        let report = Redactor::new(["hunter22".into()]).report(report);
+        let (seen, switch) = (report.model_seen.unwrap(), report.model_switch.unwrap());
+        assert_eq!((seen.as_str(), switch.asked.as_str()), (switch.answered.as_str(), "m"));
+        assert!(seen.starts_with("***-x") && seen.len() == 200, "{seen}");
+    }
 
     #[test]
     fn known_and_likely_secrets() {

@@ -135,6 +135,12 @@ impl WorkReport {
     }
 }
 
+/// What an attempt that no gateway counted has used: one request at least.
+pub(super) fn uncounted(mut report: WorkReport) -> WorkReport {
+    report.usage.requests = report.usage.requests.max(1);
+    report
+}
+
 /// Another model than the pool's was asked for, or answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelSwitch {

@@ -259,6 +259,20 @@ impl PoolConfig {
         })
     }
 
+    /// The endpoint by one name, however it is written: whose meter it is does not hang on that.
+    fn service(&self) -> Option<String> {
+        let endpoint = self.endpoint()?;
+        let (host, port) = match endpoint.rsplit_once(':') {
+            Some((host, port)) if port.bytes().all(|b| b.is_ascii_digit()) => (host, Some(port)),
+            _ => (endpoint.as_str(), None),
+        };
+        let host = match host.trim_end_matches('.') {
+            "127.0.0.1" | "[::1]" => "localhost",
+            host => host,
+        };
+        Some(port.map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")))
+    }
+
     /// Whose quota it draws on. The account of a bare key is its variable's name, never its value.
     #[must_use]
     pub fn meter(&self) -> MeterKey {
@@ -266,7 +280,7 @@ impl PoolConfig {
             backend: self
                 .backend
                 .clone()
-                .or_else(|| self.endpoint())
+                .or_else(|| self.service())
                 .unwrap_or_else(|| provider_name(self.provider).to_owned()),
             account: self
                 .account
@@ -320,6 +334,16 @@ mod tests {
         pool.key_env = Some("NIM_KEY".to_owned());
         assert_eq!(pool.meter().backend, "localhost:8000");
         assert_eq!(pool.meter().account, "NIM_KEY");
+        for (written, meant) in [
+            ("http://127.0.0.1:8000/v1", "localhost:8000"),
+            ("http://[::1]:8000/v1", "localhost:8000"),
+            ("http://localhost.:8000", "localhost:8000"),
+            ("https://api.example.org./v1", "api.example.org"),
+            ("http://[::1]/v1", "localhost"),
+        ] {
+            pool.base_url = Some(written.to_owned());
+            assert_eq!(pool.meter().backend, meant, "{written}");
+        }
         pool.account = Some("team".to_owned());
         assert_eq!(pool.pool_id().0, "openai-compatible#team/vendor/tiny");
         assert_eq!(pool.meter().account, "team");

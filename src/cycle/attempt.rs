@@ -12,12 +12,12 @@ use super::bases::{self, Base};
 use super::context::{Cycle, ReadyPool};
 use super::desk::Seat;
 use super::error::blocking;
-use super::{CycleError, land, setup};
+use super::{CycleError, land, others, setup};
 use crate::backends::gateway::{Lack, Open};
 use crate::backends::{Attempt, ModelSwitch, WorkReport};
 use crate::ledger::{Burn, EventKind, Evidence, FrictionType, NodeRecord, Receipt};
 use crate::model::{
-    AttemptNumber, Classification, Finding, Node, NodeId, Outcome, OwnerToken, Usage,
+    AttemptNumber, Classification, Finding, Node, NodeId, Outcome, OwnerToken, Pool, Usage,
 };
 use crate::workspace::{Quarantine, quarantine};
 
@@ -87,7 +87,7 @@ pub async fn run(
     seat: Arc<Seat>,
 ) -> Result<Done, CycleError> {
     let node_id = node.id.clone();
-    let Some(ticket) = claim(&cycle, node, pool, seat).await? else {
+    let Some(ticket) = claim(&cycle, node, pool, seat.clone()).await? else {
         return Ok(Done {
             node: node_id,
             outcome: Outcome::Success,
@@ -97,12 +97,30 @@ pub async fn run(
             end: End::Lost,
         });
     };
+    others::follow(&cycle, seat.desk());
+    if seat.gives_way() {
+        return give_way(&cycle, ticket).await;
+    }
     crate::failpoint::attempt(node_id.as_str());
     let (report, verdict) = match work_and_judge(&cycle, &ticket).await {
         Ok(both) => both,
         Err(error) => (nothing_to_do(), unworkable(error)?),
     };
     record(&cycle, &ticket, report, verdict).await
+}
+
+/// Another cycle claimed its node first, on the same meter, and that is full by it.
+async fn give_way(cycle: &Cycle, ticket: Ticket) -> Result<Done, CycleError> {
+    let (node, owner) = (ticket.node.id, ticket.owner);
+    let reason = "another cycle uses the pool's limits".to_owned();
+    cycle.journal.write(vec![EventKind::Released { node: node.clone(), owner, reason }]).await?;
+    Ok(Done {
+        node,
+        outcome: Outcome::Success,
+        classification: None,
+        usage: Usage::default(),
+        end: End::HeldBack(cycle.clock.now()),
+    })
 }
 
 /// Trouble with one node's worktree, commands or commits is that attempt's end and nobody else's;
@@ -169,12 +187,24 @@ async fn claim(
         owner: owner.clone(),
         pool: pool.pool.id.clone(),
         base: base.commit().to_string(),
+        expected: expected(&node, &pool.pool),
     };
     if !cycle.journal.write(vec![claimed, started]).await?.all() {
         return Ok(None);
     }
     let ticket = Ticket::new(cycle, &record, node, number, owner, pool, base);
     Ok(Some(Ticket { seat: Some(seat), ..ticket }))
+}
+
+/// What the first request of an attempt is expected to use.
+fn expected(node: &Node, pool: &Pool) -> Usage {
+    let output_tokens = node.output_tokens.min(pool.output_tokens);
+    Usage {
+        requests: 1,
+        input_tokens: node.input_tokens,
+        output_tokens,
+        cost_usd: pool.price(node.input_tokens.saturating_add(output_tokens)),
+    }
 }
 
 /// A fence for a claim.
@@ -439,7 +469,7 @@ async fn refuse(
         Some(tree) => keep_refused(cycle, ticket, tree, &refusal.detail).await,
         None => None,
     };
-    // An attempt that was not let through has failed at nothing, unless the request fits nowhere.
+    // An attempt that was not let through has failed at nothing: no backend has refused its size.
     let held_back = ticket.held_back();
     let cancelled = cycle.cancel.is_cancelled();
     let stopped = cancelled || held_back.is_some();
@@ -459,8 +489,31 @@ async fn refuse(
     let (outcome, detail) = (refusal.outcome, refusal.detail);
     let mut events = vec![ended(ticket, report, outcome, burn, detail, quarantine, Vec::new())];
     events.extend(refusal.friction);
+    events.extend(need_seen(ticket, report).filter(|_| burn == Burn::None));
     cycle.journal.write(events).await?;
     Ok(())
+}
+
+/// What the refused request needs, where time alone does not help it: so that the node is not
+/// started again for the same end.
+fn need_seen(ticket: &Ticket, report: &WorkReport) -> Option<EventKind> {
+    let seat = ticket.seat.as_ref()?;
+    let (refused, _) = seat.held_back()?;
+    let least = seat.unmet()?;
+    let mut used = report.usage;
+    used += Usage {
+        requests: 1,
+        input_tokens: least.input_tokens,
+        output_tokens: least.output_tokens,
+        cost_usd: ticket.pool.pool.price(least.total()),
+    };
+    let fits = refused.lack != Lack::Fit;
+    Some(EventKind::NeedSeen {
+        node: ticket.node.id.clone(),
+        pool: ticket.pool.pool.id.clone(),
+        input_tokens: (!fits).then_some(least.input_tokens),
+        used: fits.then_some(used),
+    })
 }
 
 fn ended(

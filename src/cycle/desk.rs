@@ -10,15 +10,14 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::sync::Notify;
 
 use super::Clock;
+use super::others::Others;
 use crate::backends::gateway::{Admission, Lack, Permit, Refused, Seen, limit_hints};
 use crate::ledger::Evidence;
 use crate::model::{Classification, NodeId, Pool};
-use crate::scheduling::{Asked, Estimate, MeterIx, Millis, Request, Scheduler, Used, timestamp};
+use crate::scheduling::{
+    Asked, Estimate, FAR, MeterIx, Millis, Request, Scheduler, Used, timestamp,
+};
 
-/// The farthest room in a window that a request waits for, milliseconds: twice the window of a
-/// minute. What is farther away is a reset: a running attempt does not wait for it, and its node does
-/// not ask this meter before.
-const FAR: Millis = 120_000;
 /// Longest wait of one request in its line; clients give up after five minutes.
 const LONGEST_WAIT: Duration = Duration::from_secs(280);
 /// The longest that a request may be on its way before its backend counts it, milliseconds. Our
@@ -33,6 +32,7 @@ pub struct Desk {
     lines: Vec<tokio::sync::Mutex<()>>,
     changed: Notify,
     clock: Clock,
+    others: Mutex<Others>,
 }
 
 impl Desk {
@@ -40,12 +40,18 @@ impl Desk {
     #[must_use]
     pub fn new(core: Scheduler, clock: Clock) -> Arc<Self> {
         let lines = (0..core.meters().len()).map(|_| tokio::sync::Mutex::default()).collect();
-        Arc::new(Self { core: Mutex::new(core), lines, changed: Notify::new(), clock })
+        let (core, others) = (Mutex::new(core), Mutex::default());
+        Arc::new(Self { core, lines, changed: Notify::new(), clock, others })
     }
 
     /// The core, for a moment: never held across a wait.
     pub fn core(&self) -> MutexGuard<'_, Scheduler> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is known of other cycles. Taken before the core, where both are needed.
+    pub(super) fn others(&self) -> MutexGuard<'_, Others> {
+        self.others.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What the core makes of `change`; who waits looks again.
@@ -85,6 +91,8 @@ pub struct Seat {
 #[derive(Debug, Default)]
 struct Notes {
     refused: Option<(Refused, Timestamp)>,
+    /// The least that the refused request asks for, where waiting does not help it.
+    unmet: Option<Estimate>,
     requests: u32,
     failures: u32,
     /// The last failure that no success followed.
@@ -96,6 +104,27 @@ impl Seat {
     /// the node.
     pub fn held_back(&self) -> Option<(Refused, Timestamp)> {
         self.notes().refused.clone()
+    }
+
+    /// Where it is shared.
+    pub(super) fn desk(&self) -> &Desk {
+        &self.desk
+    }
+
+    /// Others were faster: the meter has no room for the attempt after all, and it has sent nothing.
+    /// Its place is given back.
+    pub(super) fn gives_way(&self) -> bool {
+        let now = self.desk.now();
+        let full = self.desk.core().is_overdrawn(self.meter, now);
+        if full {
+            self.desk.change(|core| core.never_began(&self.node));
+        }
+        full
+    }
+
+    /// The least that the refused request asked for, where time does not help it.
+    pub fn unmet(&self) -> Option<Estimate> {
+        self.notes().unmet
     }
 
     /// The last failure of the backend that no success followed, as the gateway saw it.
@@ -151,22 +180,24 @@ impl Seat {
                     }
                 }
                 Asked::Busy => changed.await,
-                Asked::Never => {
-                    let Estimate { input_tokens, output_tokens } = estimate;
+                Asked::Never(least) => {
+                    let Estimate { input_tokens, output_tokens } = least;
+                    self.notes().unmet = Some(least);
                     return Err(Refused {
                         lack: Lack::Fit,
                         retry_after: None,
                         reason: format!(
-                            "{input_tokens} tokens in and {output_tokens} out exceed what it \
-                             allows in a minute"
+                            "{input_tokens} tokens in and {output_tokens} out exceed what its \
+                             declared limits ever let through"
                         ),
                     });
                 }
-                Asked::OverBudget(over) => {
+                Asked::OverBudget(over, least) => {
+                    self.notes().unmet = Some(least);
                     return Err(Refused {
                         lack: Lack::Budget,
                         retry_after: None,
-                        reason: over.text().to_owned(),
+                        reason: over.text(),
                     });
                 }
                 Asked::NotRunning => {
@@ -255,6 +286,10 @@ impl Ticket {
 }
 
 impl Permit for Ticket {
+    fn output(&self) -> Option<u64> {
+        self.request.as_ref().map(Request::output)
+    }
+
     fn answered(&self) {
         if let Some(request) = &self.request {
             let now = self.desk.now();

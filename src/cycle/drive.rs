@@ -1,7 +1,7 @@
 //! The driver: asks the scheduling core what to start, runs attempts at once, tells the core how
 //! they ended. It decides nothing itself.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,12 +13,13 @@ use super::attempt::{self, Done, End};
 use super::context::{Cycle, ReadyPool};
 use super::desk::Desk;
 use super::keys;
-use super::{CycleError, land, reconcile};
-use crate::ledger::{Burn, DependsOn, EventKind, FrictionType, NodeRecord, NodeState, Run};
+use super::{CycleError, land, others, reconcile};
+use crate::backends::classify::REDIRECT;
+use crate::ledger::{Burn, DependsOn, EventKind, FrictionType, NodeRecord, NodeState, Run, SizeBan};
 use crate::model::{NodeId, Outcome, PoolId};
 use crate::scheduling::{
     AttemptLimits, Budgets, Ceiling, Decision, Effect, Finish, Finished, Millis, NodeSpec,
-    NodeStatus, NodeWall, Options, PoolState, Scheduler, Settled, refused_here,
+    NodeStatus, NodeWall, Options, PoolState, Scheduler, Settled, Spent, refused_here,
     settles_across_cycles, timestamp,
 };
 
@@ -96,6 +97,7 @@ async fn run(
             cycle.cancel.cancel();
         }
         let stopping = cycle.cancel.is_cancelled();
+        others::follow(cycle, desk);
         let changed = desk.changed();
         let mut changed = std::pin::pin!(changed);
         changed.as_mut().enable();
@@ -207,7 +209,12 @@ pub(super) async fn settle(
         }
         End::Conflict => desk.change(|core| core.in_vain(&done.node, done.usage)),
         End::HeldBack(until) => {
-            desk.change(|core| core.held_back(&done.node, millis(until)));
+            let (asked, took) =
+                cycle.journal.state().nodes.get(&done.node).map(needs).unwrap_or_default();
+            desk.change(|core| {
+                core.held_back(&done.node, millis(until));
+                core.needs(&done.node, &asked, took);
+            });
         }
         End::Ended => {
             let finish = finish(&done, now);
@@ -304,14 +311,19 @@ fn effect_events(cycle: &Cycle, effect: &Effect, done: &Done) -> Vec<EventKind> 
                         .then(|| refused_key(cycle, pool, done))
                         .flatten(),
                 },
-                friction(kind, pool.to_string(), evidence),
+                settled_friction(kind, pool, done, evidence),
             ]
         }
         Effect::Restored { pool } => {
             vec![EventKind::PoolRestored { pool: pool.clone(), by: "a probe".to_owned() }]
         }
         Effect::Banned { node, pool, tokens } => vec![
-            EventKind::SizeBanned { node: node.clone(), pool: pool.clone(), tokens: *tokens },
+            EventKind::SizeBanned {
+                node: node.clone(),
+                pool: pool.clone(),
+                tokens: *tokens,
+                context_tokens: cycle.pools.get(pool).map(|ready| ready.pool.context_tokens),
+            },
             friction(FrictionType::PacketTooLarge, format!("{node}:{pool}"), evidence),
         ],
         Effect::Learned { pool, limits } => {
@@ -324,6 +336,17 @@ fn effect_events(cycle: &Cycle, effect: &Effect, done: &Done) -> Vec<EventKind> 
 /// Which key it was: the job that was refused knows, else this one.
 fn refused_key(cycle: &Cycle, pool: &PoolId, done: &Done) -> Option<String> {
     done.key.clone().or_else(|| keys::tag(cycle.config.pool(pool)?, &*cycle.env))
+}
+
+/// The record of a settle. Another address heals by no wait.
+fn settled_friction(kind: FrictionType, pool: &PoolId, done: &Done, evidence: String) -> EventKind {
+    let mut event = friction(kind, pool.to_string(), evidence);
+    if let EventKind::Friction { remedy, .. } = &mut event
+        && done.classification.as_ref().is_some_and(|reading| reading.rule == REDIRECT)
+    {
+        "correct `base-url`, then `unsettle`".clone_into(remedy);
+    }
+    event
 }
 
 pub(super) fn friction(kind: FrictionType, discriminator: String, text: String) -> EventKind {
@@ -432,9 +455,10 @@ fn node_specs(cycle: &Cycle, run: &Run) -> Vec<NodeSpec> {
                 spec.infra_failures = record.infrastructure_burnt;
                 spec.spent = record.usage.into();
                 spec.refused = refused_by(cycle, run, record);
+                (spec.asked, spec.took) = needs(record);
             }
             if let Some(bans) = run.bans.get(&node.id) {
-                spec.banned = bans.iter().map(|(p, t)| (p.clone(), *t)).collect();
+                spec.banned = holding(cycle, bans);
             }
             spec.status = status(states.get(&node.id).copied(), cycle.depends_on());
             spec
@@ -454,6 +478,19 @@ fn refused_by(cycle: &Cycle, run: &Run, record: &NodeRecord) -> Vec<PoolId> {
         return Vec::new();
     }
     pools
+}
+
+/// The bans that hold for the pools as they are declared now.
+fn holding(cycle: &Cycle, bans: &BTreeMap<PoolId, SizeBan>) -> Vec<(PoolId, u64)> {
+    let window = |pool: &PoolId| cycle.pools.get(pool).map_or(0, |p| p.pool.context_tokens);
+    let held = bans.iter().filter(|(pool, ban)| ban.holds(window(pool)));
+    held.map(|(pool, ban)| (pool.clone(), ban.tokens)).collect()
+}
+
+/// What our own limits and budgets did not let through, for [`Scheduler::needs`].
+fn needs(record: &NodeRecord) -> (Vec<(PoolId, u64)>, Spent) {
+    let asked = record.outgrown.iter().map(|(pool, tokens)| (pool.clone(), *tokens));
+    (asked.collect(), record.took.into())
 }
 
 /// The pools of this cycle that `wanted` lets through, with what the ledger remembers of them.

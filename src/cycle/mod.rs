@@ -26,6 +26,7 @@ mod names;
 mod next_step;
 mod notices;
 mod open;
+mod others;
 mod pause;
 mod pools;
 mod proceed;

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use super::CycleError;
 use super::context::Cycle;
 use super::drive::Drive;
+use super::others;
 use super::pools::PoolSet;
 use crate::ledger::{EventKind, NodeState, PauseCause, PausedNode, Run};
 use crate::scheduling::{timestamp, wall};
@@ -19,7 +20,7 @@ pub(super) async fn record(
     pools: &PoolSet,
 ) -> Result<Option<PauseCause>, CycleError> {
     // What jobs elsewhere are at work on goes on: the run as a whole does not wait.
-    if handed_out(&cycle.journal.state()) {
+    if handed_out(&cycle.journal.state()) || others::are_at_work(cycle) {
         return Ok(None);
     }
     let (cause, nodes, not_before) = if drive.out_of_time {

@@ -60,7 +60,8 @@ pub(super) async fn release_dead_claims(
 const UNHEARD_MAX: u32 = 5;
 
 /// A claim that never started work is just given back; started work counts against the
-/// infrastructure budget, so that a node which kills its process cannot do so for ever.
+/// infrastructure budget, so that a node which kills its process cannot do so for ever. What it sent
+/// nobody knows: one request at least, as large as was expected.
 pub(super) fn end_of_dead_claim(run: &Run, node: &NodeId, claim: &Claim, why: &str) -> EventKind {
     let unheard = run.nodes.get(node).map_or(0, |n| n.unheard);
     let granted = run.grant_of(&claim.owner).filter(|_| unheard + 1 >= UNHEARD_MAX);
@@ -79,7 +80,7 @@ pub(super) fn end_of_dead_claim(run: &Run, node: &NodeId, claim: &Claim, why: &s
             outcome: Outcome::Transient,
             burn: Burn::Infrastructure,
             detail: format!("The attempt was cut off: {why}."),
-            usage: Usage::default(),
+            usage: Usage { requests: claim.expected.requests.max(1), ..claim.expected },
             evidence: None,
             quarantine: None,
             conflicts_with: Vec::new(),

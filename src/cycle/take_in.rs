@@ -251,6 +251,7 @@ fn started(it: &Arrived) -> EventKind {
         owner: it.ticket.owner.clone(),
         pool: it.ticket.pool.pool.id.clone(),
         base: it.ticket.base.commit().to_string(),
+        expected: it.manifest.usage,
     }
 }
 

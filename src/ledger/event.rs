@@ -337,6 +337,10 @@ pub enum EventKind {
         owner: OwnerToken,
         pool: PoolId,
         base: String,
+        /// What its first request is expected to use: it counts when nothing is heard of the attempt
+        /// again.
+        #[serde(default)]
+        expected: Usage,
     },
     /// The attempt ended without landing. Ends the claim unless `keep_claim`.
     AttemptEnded {
@@ -468,7 +472,26 @@ pub enum EventKind {
     /// A person lifts a settle that no cycle may lift.
     Unsettled { pool: PoolId, by: String },
     /// This request size does not fit this pool, for good.
-    SizeBanned { node: NodeId, pool: PoolId, tokens: u64 },
+    SizeBanned {
+        node: NodeId,
+        pool: PoolId,
+        tokens: u64,
+        /// The pool's context window as it was declared then: with a larger one it is asked again.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        context_tokens: Option<u64>,
+    },
+    /// Our own limits or budgets did not let a request of the node through, and time alone would not
+    /// change that: what it needs.
+    NeedSeen {
+        node: NodeId,
+        pool: PoolId,
+        /// Input tokens of the request, where the pool's declared limits never let it through.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        input_tokens: Option<u64>,
+        /// What its attempt had used with it, where a budget had too little left.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        used: Option<Usage>,
+    },
     /// A limit that was learned, not declared.
     LimitLearned { pool: PoolId, limits: crate::model::Limits },
     /// Whose quota each pool draws on, and what the run before used of it. The first one counts.

@@ -13,7 +13,7 @@ pub use event::{
 pub use record::{
     Approval, Asked, Claim, Failure, FrictionRecord, Gate, GrantRecord, HeadRecord, Landing, Made,
     NodeRecord, PauseRecord, PoolPause, PoolRecord, PoolSettle, PrEnd, PrRecord, Received, Served,
-    ShownRecord,
+    ShownRecord, SizeBan,
 };
 pub use run::{Applied, Run, fold};
 pub use state::{AttemptBudget, DependsOn, NodeState, node_states};

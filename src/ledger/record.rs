@@ -1,6 +1,6 @@
 //! What the log says of nodes, pools and the run: plain records, written by the fold only.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use super::event::{
 use crate::model::{AttemptNumber, Limits, NodeId, Outcome, OwnerToken, PoolId, Usage};
 
 /// Who has a node now.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Claim {
     /// The fence.
@@ -25,6 +25,9 @@ pub struct Claim {
     pub holder: Holder,
     /// The pool at work, once the attempt started.
     pub started: Option<PoolId>,
+    /// What its first request is expected to use.
+    #[serde(default)]
+    pub expected: Usage,
 }
 
 /// Nodes that were handed out together.
@@ -226,6 +229,29 @@ pub struct NodeRecord {
     pub started_at: Option<Timestamp>,
     /// Consumption of all attempts.
     pub usage: Usage,
+    /// Input tokens of requests that the limits of these pools never let through.
+    pub outgrown: BTreeMap<PoolId, u64>,
+    /// The most that an attempt had used, with its next request, when a budget cut it short.
+    pub took: Usage,
+}
+
+/// A size that a pool refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct SizeBan {
+    /// Input tokens of the node.
+    pub tokens: u64,
+    /// The context window that was declared then, where the ledger knows it.
+    #[serde(default)]
+    pub context_tokens: Option<u64>,
+}
+
+impl SizeBan {
+    /// Does it hold for a pool that declares this window now?
+    #[must_use]
+    pub fn holds(&self, context_tokens: u64) -> bool {
+        self.context_tokens.is_none_or(|then| context_tokens <= then)
+    }
 }
 
 impl NodeRecord {

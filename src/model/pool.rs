@@ -114,6 +114,16 @@ impl Pool {
     }
 }
 
+impl Pool {
+    /// US dollars of so many tokens, where a price is known.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+    pub fn price(&self, tokens: u64) -> f64 {
+        let per_mtok = self.cost_per_mtok.filter(|cost| cost.is_finite()).unwrap_or(0.0);
+        per_mtok / 1.0e6 * tokens as f64
+    }
+}
+
 impl Provider {
     /// A command-line agent with a driver of its own.
     #[must_use]

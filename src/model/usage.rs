@@ -27,6 +27,17 @@ impl Usage {
     pub fn tokens(&self) -> u64 {
         self.input_tokens.saturating_add(self.output_tokens)
     }
+
+    /// The greater of both in each dimension.
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
+        Self {
+            requests: self.requests.max(other.requests),
+            input_tokens: self.input_tokens.max(other.input_tokens),
+            output_tokens: self.output_tokens.max(other.output_tokens),
+            cost_usd: self.cost_usd.max(other.cost_usd),
+        }
+    }
 }
 
 /// Sums end at the top and never begin anew below: what was used is said by others.

@@ -316,7 +316,14 @@ fn attempt(node: &str, number: u32, pool: &str, times: [&str; 2], end: EventKind
         ),
         event(
             times[0],
-            EventKind::AttemptStarted { node, attempt, owner, pool: PoolId::new(pool), base },
+            EventKind::AttemptStarted {
+                node,
+                attempt,
+                owner,
+                pool: PoolId::new(pool),
+                base,
+                expected: Usage::default(),
+            },
         ),
         event(times[1], end),
     ]

@@ -45,7 +45,53 @@ impl From<Usage> for Spent {
     }
 }
 
+impl Spent {
+    /// What is left of it without `other`.
+    #[must_use]
+    pub fn less(self, other: Self) -> Self {
+        Self {
+            requests: self.requests.saturating_sub(other.requests),
+            tokens: self.tokens.saturating_sub(other.tokens),
+            usd: (self.usd - other.usd).max(0.0),
+        }
+    }
+
+    /// The greater of both in each dimension.
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
+        Self {
+            requests: self.requests.max(other.requests),
+            tokens: self.tokens.max(other.tokens),
+            usd: self.usd.max(other.usd),
+        }
+    }
+
+    fn get(self, dimension: usize) -> u64 {
+        match dimension {
+            0 => self.requests,
+            1 => self.tokens,
+            _ => cents(self.usd),
+        }
+    }
+}
+
+/// Money in hundredths of a cent, so that figures of any dimension are whole numbers.
+fn cents(usd: f64) -> u64 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+    let cents = (usd * 10_000.0).round() as u64;
+    cents
+}
+
 impl Ceiling {
+    fn get(self, dimension: usize) -> u64 {
+        match dimension {
+            0 => self.requests,
+            1 => self.tokens,
+            _ => self.usd.map(cents),
+        }
+        .unwrap_or(u64::MAX)
+    }
+
     /// What is left of it.
     #[must_use]
     pub fn less(self, spent: Spent) -> Self {
@@ -74,40 +120,56 @@ pub struct OverBudget {
     /// Whose.
     pub scope: Scope,
     dimension: usize,
+    need: u64,
+    spent: u64,
+    ceiling: u64,
 }
 
 impl OverBudget {
     #[cfg(test)]
     pub(super) fn of(scope: Scope) -> Self {
-        Self { scope, dimension: 0 }
+        Self { scope, dimension: 0, need: 1, spent: 1, ceiling: 1 }
     }
 
-    /// In words.
+    /// More is needed than the whole of it: time does not help.
     #[must_use]
-    pub fn text(self) -> &'static str {
-        const WORDS: [[&str; 3]; 3] = [
-            [
-                "the run's budget of requests is used up",
-                "the run's budget of tokens is used up",
-                "the run's budget of money is used up",
-            ],
-            [
-                "the cycle's budget of requests is used up; the next cycle has a new one",
-                "the cycle's budget of tokens is used up; the next cycle has a new one",
-                "the cycle's budget of money is used up; the next cycle has a new one",
-            ],
-            [
-                "the node's budget of requests is used up",
-                "the node's budget of tokens is used up",
-                "the node's budget of money is used up",
-            ],
-        ];
-        let row = match self.scope {
-            Scope::Run => 0,
-            Scope::Cycle => 1,
-            Scope::Node => 2,
+    pub fn is_too_small(self) -> bool {
+        self.need > self.ceiling
+    }
+
+    /// In words, with the figures.
+    #[must_use]
+    pub fn text(self) -> String {
+        let whose = match self.scope {
+            Scope::Run => "run",
+            Scope::Cycle => "cycle",
+            Scope::Node => "node",
         };
-        WORDS[row].get(self.dimension).copied().unwrap_or(WORDS[row][0])
+        let what = ["requests", "tokens", "money"][self.dimension.min(2)];
+        let (need, ceiling) = (self.figure(self.need), self.figure(self.ceiling));
+        let spent_by_it = self.scope != Scope::Cycle && self.spent > 0;
+        if self.is_too_small() && self.scope != Scope::Run && !spent_by_it {
+            return format!(
+                "needs {need} at least, and the {whose}'s budget of {what} is {ceiling}: \
+                 waiting will not help, raise `dispatch.budget.{whose}-{}`",
+                ["requests", "tokens", "usd"][self.dimension.min(2)]
+            );
+        }
+        let again = if self.scope == Scope::Cycle { "; the next cycle has a new one" } else { "" };
+        let text = format!("the {whose}'s budget of {what} is used up{again}");
+        match self.ceiling.saturating_sub(self.spent) {
+            0 => text,
+            left => format!("{text} ({need} needed, {} left)", self.figure(left)),
+        }
+    }
+
+    fn figure(self, amount: u64) -> String {
+        if self.dimension < 2 {
+            return amount.to_string();
+        }
+        #[expect(clippy::cast_precision_loss, reason = "for people")]
+        let usd = amount as f64 / 10_000.0;
+        format!("{usd:.4} US dollars")
     }
 }
 
@@ -140,6 +202,17 @@ impl Purse {
             Some(2)
         } else {
             None
+        }
+    }
+
+    /// The same with the figures, for people.
+    fn over(&self, dimension: usize, more: Spent, scope: Scope) -> OverBudget {
+        OverBudget {
+            scope,
+            dimension,
+            need: more.get(dimension),
+            spent: self.spent.get(dimension),
+            ceiling: self.ceiling.get(dimension),
         }
     }
 
@@ -184,43 +257,58 @@ pub(super) fn expected(pool: &PoolState, need: Estimate) -> Spent {
 }
 
 impl Scheduler {
-    /// The budget of run or cycle that an attempt on this pool does not fit into.
-    pub(super) fn over_budget(&self, pool: usize, need: Estimate) -> Option<OverBudget> {
-        let more = expected(&self.pools[pool], need);
+    /// What an attempt of the node on this pool is expected to take at least.
+    pub(super) fn price(&self, node: usize, pool: usize) -> Spent {
+        let (spec, state) = (&self.specs[node], &self.pools[pool]);
+        let first = expected(state, select::estimate(spec, &state.pool));
+        let took = spec.took;
+        // What was paid elsewhere is no price of a free pool.
+        let usd = if first.usd > 0.0 { took.usd } else { 0.0 };
+        first.max(Spent { usd, ..took })
+    }
+
+    /// The budget of run or cycle that an attempt of the node on this pool does not fit into.
+    pub(super) fn over_budget(&self, node: usize, pool: usize) -> Option<OverBudget> {
+        let more = self.price(node, pool);
         let lack = |(purse, scope): (&Purse, Scope)| {
-            purse.lack_for_start(more).map(|dimension| OverBudget { scope, dimension })
+            purse.lack_for_start(more).map(|dimension| purse.over(dimension, more, scope))
         };
         self.purses.0.iter().zip(SCOPES).find_map(lack)
     }
 
     /// Do run and cycle afford it?
-    pub(super) fn affordable(&self, pool: usize, need: Estimate) -> bool {
-        self.over_budget(pool, need).is_none()
+    pub(super) fn affordable(&self, node: usize, pool: usize) -> bool {
+        self.over_budget(node, pool).is_none()
     }
 
     /// The node's own budget, where an attempt on this pool does not fit into it.
     pub(super) fn node_over_budget(&self, node: usize, pool: usize) -> Option<OverBudget> {
-        let need = select::estimate(&self.specs[node], &self.pools[pool].pool);
-        let dimension = self.nodes[node].purse.lack_for_start(expected(&self.pools[pool], need))?;
-        Some(OverBudget { scope: Scope::Node, dimension })
+        let (more, purse) = (self.price(node, pool), &self.nodes[node].purse);
+        let dimension = purse.lack_for_start(more)?;
+        Some(purse.over(dimension, more, Scope::Node))
     }
 
-    /// Takes a request's expected consumption from every budget, or says which one has too little
-    /// left; nothing new is started on that one then.
-    pub(super) fn take_request(&mut self, node: usize, more: Spent) -> Result<(), OverBudget> {
-        let over = |purse: &mut Purse, scope| match purse.lack(more) {
-            None => Ok(()),
-            Some(dimension) => {
-                purse.gone[dimension] = true;
-                Err(OverBudget { scope, dimension })
-            }
-        };
-        for (purse, scope) in self.purses.0.iter_mut().zip(SCOPES) {
-            over(purse, scope)?;
+    /// The budget that has too little left for a request.
+    pub(super) fn lacks(&self, node: usize, more: Spent) -> Option<OverBudget> {
+        let wider = self.purses.0.iter().zip(SCOPES);
+        let mut all = wider.chain([(&self.nodes[node].purse, Scope::Node)]);
+        all.find_map(|(purse, scope)| {
+            purse.lack(more).map(|dimension| purse.over(dimension, more, scope))
+        })
+    }
+
+    /// A request was refused for want of this: nothing new is started on it. One that is larger than
+    /// the whole of it says nothing about what is left for others.
+    pub(super) fn used_up(&mut self, node: usize, over: OverBudget) {
+        if over.is_too_small() && over.scope != Scope::Node {
+            return;
         }
-        over(&mut self.nodes[node].purse, Scope::Node)?;
-        self.take(node, more);
-        Ok(())
+        let purse = match over.scope {
+            Scope::Run => &mut self.purses.0[0],
+            Scope::Cycle => &mut self.purses.0[1],
+            Scope::Node => &mut self.nodes[node].purse,
+        };
+        purse.gone[over.dimension] = true;
     }
 
     pub(super) fn take(&mut self, node: usize, more: Spent) {

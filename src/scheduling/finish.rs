@@ -43,6 +43,8 @@ impl Scheduler {
             if running.probe {
                 self.health[running.pool].probe_over();
             }
+        } else {
+            self.give_back(ix as usize, running.booked);
         }
         Some(running)
     }
@@ -99,7 +101,7 @@ impl Scheduler {
                 self.nodes[at].shut.push(running.pool);
                 self.nodes[at].class = self.classify(at);
             }
-            self.requeue(ix, burn, now, &mut effects);
+            self.requeue(ix, Some(running.pool), burn, now, &mut effects);
         }
         Some(Finished { state: self.nodes[at].state, burn, effects })
     }
@@ -115,7 +117,14 @@ impl Scheduler {
     }
 
     /// Back to the queue, or out when its budget is used up.
-    fn requeue(&mut self, ix: u32, burn: Burn, now: Millis, effects: &mut Vec<Effect>) {
+    fn requeue(
+        &mut self,
+        ix: u32,
+        pool: Option<usize>,
+        burn: Burn,
+        now: Millis,
+        effects: &mut Vec<Effect>,
+    ) {
         let at = ix as usize;
         let work = &mut self.nodes[at];
         match burn {
@@ -130,6 +139,8 @@ impl Scheduler {
             }
         }
         let out_of_budget = self.reckon(ix);
+        let refused_everywhere =
+            burn == Burn::Contract && !out_of_budget && !self.is_taken_anywhere(at);
         let work = &mut self.nodes[at];
         // A pool that is settled or has no room now has not refused it.
         let refused_everywhere =
@@ -141,8 +152,15 @@ impl Scheduler {
         {
             work.state = NodeState::Failed;
             self.block_dependents(ix, effects);
-        } else if burn == Burn::Infrastructure && work.infra_row > 1 {
-            let until = now + (RETRY_DELAY << (work.infra_row - 2).min(6));
+            return;
+        }
+        let row = if burn == Burn::Infrastructure { work.infra_row } else { 0 };
+        let until = now + (RETRY_DELAY << row.saturating_sub(2).min(6));
+        // The delay belongs to the pool that failed: another one may take the node at once.
+        let may_rest = row > 1 || (row == 1 && self.guide.is_none());
+        let elsewhere = may_rest && pool.is_some_and(|pool| self.rest(ix, pool, until, now));
+        let work = &mut self.nodes[at];
+        if row > 1 && !elsewhere {
             work.state = NodeState::Delayed(until);
             self.delayed.insert((until, ix));
         } else {

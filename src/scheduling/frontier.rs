@@ -8,6 +8,9 @@ use super::meter::MeterIx;
 use super::poolset::PoolSet;
 use super::scheduler::{Class, Effect, Key, NodeState, Scheduler};
 use super::select;
+use super::scheduler::{Class, Effect, Key, NodeState, Scheduler, gate_open};
+use super::{LimitHint, Millis, Settled, select};
+use crate::model::{Outcome, PoolId};
 
 impl Class {
     /// The first `most` in order, then the smallest requests.
@@ -28,7 +31,8 @@ impl Scheduler {
                 && self.node_over_budget(ix, p).is_none()
             {
                 fit.insert(p);
-                if self.nodes[ix].held_by(self.meter_of[p]).is_some() {
+                let work = &self.nodes[ix];
+                if work.held_by(self.meter_of[p]).is_some() || work.tired_of(p).is_some() {
                     held.insert(p);
                 }
             }
@@ -88,6 +92,29 @@ impl Scheduler {
         self.reclassify(ix);
     }
 
+    /// A node leaves a pool alone until then, if it has another one that takes it; `false` if not.
+    pub(super) fn rest(&mut self, ix: u32, pool: usize, until: Millis, now: Millis) -> bool {
+        let work = &self.nodes[ix as usize];
+        let eligible = &self.classes[work.class].eligible;
+        if !eligible.iter().any(|&p| p != pool && gate_open(&self.health[p], now)) {
+            return false;
+        }
+        let tired = &mut self.nodes[ix as usize].tired;
+        tired.retain(|(other, _)| *other != pool);
+        tired.push((pool, until));
+        self.returns.insert((until, ix));
+        self.leave_guide();
+        self.reclassify(ix);
+        true
+    }
+
+    /// Is there a pool in the set that takes the node, now or later?
+    pub(super) fn is_taken_anywhere(&self, ix: usize) -> bool {
+        let class = &self.classes[self.nodes[ix].class];
+        let rests = class.fit.iter().any(|p| class.held.contains(p) && !self.health[p].is_out());
+        rests || !class.eligible.is_empty()
+    }
+
     /// Nodes ask the meters again that had no room for them until now.
     pub(super) fn ask_again(&mut self, now: Millis) {
         while let Some(&(at, ix)) = self.returns.first() {
@@ -95,7 +122,9 @@ impl Scheduler {
                 break;
             }
             self.returns.pop_first();
-            self.nodes[ix as usize].held.retain(|(_, until)| *until > now);
+            let work = &mut self.nodes[ix as usize];
+            work.held.retain(|(_, until)| *until > now);
+            work.tired.retain(|(_, until)| *until > now);
             self.reclassify(ix);
         }
     }

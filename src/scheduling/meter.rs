@@ -131,6 +131,8 @@ pub(super) struct Meter {
     in_flight: u32,
     /// Requests of running attempts that are under way.
     sending: u32,
+    /// The tokens that these hold.
+    under_way: u64,
     outstanding: Ahead,
     /// Requests of running attempts that wait for room: new attempts come behind them.
     queued: Ahead,
@@ -157,6 +159,7 @@ impl Meter {
             tokens: Window::new(MINUTE),
             in_flight: 0,
             sending: 0,
+            under_way: 0,
             outstanding: Ahead::default(),
             queued: Ahead::default(),
             seq: 0,
@@ -193,6 +196,12 @@ impl Meter {
         self.input.push(self.seq, at, tokens.input_tokens);
         self.output.push(self.seq, at, tokens.output_tokens);
         self.tokens.push(self.seq, at, tokens.total());
+    }
+
+    /// Has the day room for one more request?
+    fn requests_fit(&mut self, now: Millis) -> bool {
+        let limit = self.declared.requests_per_day.map(u64::from);
+        self.day.earliest(now, limit, 0, 1).is_some_and(|at| at - now <= super::FAR)
     }
 
     fn charge(&mut self, now: Millis, estimate: Estimate) -> u64 {
@@ -257,7 +266,9 @@ impl Meters {
         }
         let admission = self.charge(ix, now, counted, estimate, Ahead::default(), true);
         if matches!(admission, Admission::Granted(_)) {
-            self.meters[ix.0].sending += 1;
+            let meter = &mut self.meters[ix.0];
+            meter.sending += 1;
+            meter.under_way = meter.under_way.saturating_add(estimate.total());
         }
         admission
     }
@@ -296,6 +307,44 @@ impl Meters {
         }
     }
 
+    /// Are there more attempts or requests than the meter takes?
+    pub fn is_overdrawn(&mut self, ix: MeterIx, now: Millis) -> bool {
+        let limits = self.limits(ix);
+        let meter = &mut self.meters[ix.0];
+        let over = |window: &mut Window, limit: Option<u32>| {
+            limit.is_some_and(|limit| window.used(now) > u64::from(limit))
+        };
+        limits.concurrent.is_some_and(|limit| meter.in_flight > limit)
+            || over(&mut meter.requests, limits.requests_per_minute)
+            || over(&mut meter.day, limits.requests_per_day)
+    }
+
+    /// The most output that a request may have now, where the whole that it asks for is more than
+    /// ever fits a window.
+    pub fn most_output(&mut self, ix: MeterIx, now: Millis, asked: Estimate) -> u64 {
+        let meter = &mut self.meters[ix.0];
+        let Limits { output_tokens_per_minute, tokens_per_day, .. } = meter.declared;
+        let minute = output_tokens_per_minute
+            .filter(|limit| asked.output_tokens > *limit)
+            .map(|limit| limit.saturating_sub(meter.output.used(now)));
+        let day = tokens_per_day.filter(|limit| asked.total() > *limit).map(|limit| {
+            let used = meter.day_tokens.used(now).saturating_add(asked.input_tokens);
+            limit.saturating_sub(used)
+        });
+        stricter(minute, day).unwrap_or(u64::MAX)
+    }
+
+    /// Is the day's allowance of tokens full only of what requests under way hold and may give back?
+    pub fn opens(&mut self, ix: MeterIx, now: Millis, estimate: Estimate) -> bool {
+        let meter = &mut self.meters[ix.0];
+        let Some(limit) = meter.declared.tokens_per_day else { return false };
+        let used = meter.day_tokens.used(now).saturating_sub(meter.under_way);
+        meter.under_way > 0
+            && !meter.day_tokens.is_told()
+            && meter.requests_fit(now)
+            && used.saturating_add(estimate.total()) <= limit
+    }
+
     /// A request of a running attempt waits for room (or, `false`, no longer does).
     pub fn queue(&mut self, ix: MeterIx, estimate: Estimate, waits: bool) {
         let queued = &mut self.meters[ix.0].queued;
@@ -330,6 +379,7 @@ impl Meters {
         let e = reservation.estimate;
         if reservation.request {
             meter.sending = meter.sending.saturating_sub(1);
+            meter.under_way = meter.under_way.saturating_sub(e.total());
         }
         let out = &mut meter.outstanding;
         out.requests = out.requests.saturating_sub(1);

@@ -115,7 +115,7 @@ impl Scheduler {
                 self.guide_wake = Some(self.guide_wake.map_or(planned, |w| w.min(planned)));
                 continue;
             }
-            if !self.affordable(pool, need) {
+            if !self.affordable(key.2 as usize, pool) {
                 continue;
             }
             match self.meters.earliest(meter, now, need) {
@@ -203,7 +203,7 @@ impl Scheduler {
                 continue;
             }
             let need = estimate(&self.specs[at], &self.pools[p].pool);
-            if self.affordable(p, need)
+            if self.affordable(at, p)
                 && self.meters.earliest(self.meter_of[p], now, need) == Some(now)
             {
                 candidates.push(self.candidate(at, p, now, need));
@@ -311,7 +311,7 @@ impl Scheduler {
             };
             let meter = self.meter_of[p];
             let need = estimate(&self.specs[at], &self.pools[p].pool);
-            if !self.affordable(p, need) {
+            if !self.affordable(at, p) {
                 continue;
             }
             if slots[meter.0].is_none() {

@@ -6,6 +6,11 @@ use super::scheduler::Scheduler;
 use super::{Estimate, Millis};
 use crate::model::{NodeId, PoolId};
 
+/// The farthest room in a window that a request waits for, milliseconds: twice the window of a
+/// minute. What is farther away is a reset: a running attempt does not wait for it, and its node does
+/// not ask this meter before.
+pub const FAR: Millis = 120_000;
+
 /// One admitted request, to be settled.
 #[derive(Debug)]
 pub struct Request {
@@ -15,6 +20,16 @@ pub struct Request {
     taken: Spent,
     /// Input tokens as they were estimated, at four bytes each.
     estimated: u64,
+    /// The output that it was let through with.
+    output: u64,
+}
+
+impl Request {
+    /// The output that it was let through with: what it asks for, or less.
+    #[must_use]
+    pub fn output(&self) -> u64 {
+        self.output
+    }
 }
 
 /// How the input that a backend reports relates to our estimates of it, in this cycle.
@@ -52,10 +67,10 @@ pub enum Asked {
     WaitUntil(Millis),
     /// As many requests are under way as the pool takes.
     Busy,
-    /// The request alone exceeds a window.
-    Never,
-    /// A budget has too little left.
-    OverBudget(OverBudget),
+    /// The request alone exceeds a window, also with this least output.
+    Never(Estimate),
+    /// A budget has too little left for it, also with this least output.
+    OverBudget(OverBudget, Estimate),
     /// The node does not run.
     NotRunning,
 }
@@ -75,6 +90,10 @@ impl Scheduler {
     /// Admits one request of a running attempt. The first one takes the place of what the launch
     /// reserved, so that nothing is booked twice; from then on the attempt is booked request by
     /// request. The input of the estimate is at four bytes a token. `counted`: see [`super::Meters::admit`].
+    ///
+    /// A request that sets more output than a window ever holds is let through with what is left there.
+    /// Where it would be refused all the same it gets what the launch counted with, the node's
+    /// output envelope: so what was launched for a request of this size is let through with it.
     pub fn admit(
         &mut self,
         node: &NodeId,
@@ -90,25 +109,99 @@ impl Scheduler {
         let booked = std::mem::take(&mut running.booked);
         if let Some(reserved) = launched {
             self.meters.withdraw(reserved);
-            self.give_back(node, booked);
         }
+        self.give_back(node, booked);
+        let meter = self.meter_of[pool];
         let estimated = estimate.input_tokens;
-        let input_tokens = self.pools[pool].pool.weigh(estimated);
-        let estimate = Estimate { input_tokens, ..estimate };
-        let taken = expected(&self.pools[pool], estimate);
-        if let Err(over) = self.take_request(node, taken) {
-            return Asked::OverBudget(over);
+        let estimate = Estimate { input_tokens: self.pools[pool].pool.weigh(estimated), ..estimate };
+        let with = |output_tokens| Estimate { output_tokens, ..estimate };
+        let envelope = self.specs[node].output_tokens.min(self.pools[pool].pool.output_tokens);
+        let least = with(estimate.output_tokens.min(envelope));
+        let most = self.meters.most_output(meter, now, estimate);
+        let whole = with(estimate.output_tokens.min(most).max(least.output_tokens));
+        let mut answer = self.ask((node, pool), (now, counted), estimated, whole);
+        if refused(&answer, now) && least != whole {
+            answer = self.ask((node, pool), (now, counted), estimated, least);
         }
-        let answer = match self.meters.admit(self.meter_of[pool], now, counted, estimate) {
+        let mut promised = booked;
+        match &answer {
+            Asked::Granted(request) => {
+                // What an attempt took before, the next one shall find.
+                let known = self.specs[node].took != Spent::default();
+                promised = if known { booked.less(request.taken) } else { Spent::default() };
+            }
+            Asked::OverBudget(over, _) => self.used_up(node, *over),
+            // It opens as soon as what is under way has told how little it used.
+            Asked::WaitUntil(at) if at - now > FAR && self.meters.opens(meter, now, least) => {
+                answer = Asked::Busy;
+            }
+            _ => {}
+        }
+        self.promise(node, promised);
+        answer
+    }
+
+    /// Takes again from the budgets what a running attempt was promised.
+    fn promise(&mut self, node: usize, booked: Spent) {
+        self.take(node, booked);
+        if let Some(running) = self.nodes[node].running.as_mut() {
+            running.booked = booked;
+        }
+    }
+
+    fn ask(
+        &mut self,
+        (node, pool): (usize, usize),
+        (now, counted): (Millis, Millis),
+        estimated: u64,
+        need: Estimate,
+    ) -> Asked {
+        let taken = expected(&self.pools[pool], need);
+        if let Some(over) = self.lacks(node, taken) {
+            return Asked::OverBudget(over, need);
+        }
+        match self.meters.admit(self.meter_of[pool], now, counted, need) {
             Admission::Granted(reservation) => {
-                return Asked::Granted(Request { node, pool, reservation, taken, estimated });
+                self.take(node, taken);
+                let output = need.output_tokens;
+                Asked::Granted(Request { node, pool, reservation, taken, estimated, output })
             }
             Admission::WaitUntil(at) => Asked::WaitUntil(at),
             Admission::Busy => Asked::Busy,
-            Admission::Never => Asked::Never,
-        };
-        self.give_back(node, taken);
-        answer
+            Admission::Never => Asked::Never(need),
+        }
+    }
+
+    /// More has been launched on a meter than it takes: others launched at the same time.
+    pub fn is_overdrawn(&mut self, meter: MeterIx, now: Millis) -> bool {
+        self.meters.is_overdrawn(meter, now)
+    }
+
+    /// An attempt that was launched and has sent nothing gives back what it reserved.
+    pub fn never_began(&mut self, node: &NodeId) {
+        self.room = None;
+        let Some(ix) = self.node_ix(node) else { return };
+        let Some(running) = self.nodes[ix as usize].running.as_mut() else { return };
+        let booked = std::mem::take(&mut running.booked);
+        if let Some(reserved) = running.reservation.take() {
+            self.meters.withdraw(reserved);
+        }
+        self.give_back(ix as usize, booked);
+    }
+
+    /// What the ledger knows of a node that our own limits or budgets held back: the input of a
+    /// request for this pool, and what an attempt had used with the request that was refused.
+    pub fn needs(&mut self, node: &NodeId, asked: &[(PoolId, u64)], took: Spent) {
+        let Some(ix) = self.node_ix(node) else { return };
+        let spec = &mut std::sync::Arc::make_mut(&mut self.specs)[ix as usize];
+        if spec.asked == asked && spec.took == took {
+            return;
+        }
+        spec.asked = asked.to_vec();
+        spec.took = took;
+        self.room = None;
+        self.leave_guide();
+        self.reclassify(ix);
     }
 
     /// A request of a running attempt begins to wait for room, or (`false`) no longer waits.
@@ -133,7 +226,7 @@ impl Scheduler {
         now: Millis,
     ) {
         self.answered(&request, now);
-        let Request { node, pool, reservation, taken, estimated } = request;
+        let Request { node, pool, reservation, taken, estimated, .. } = request;
         self.meters.settle(reservation, used.tokens);
         for hint in hints {
             self.meters.correct(reservation.meter(), *hint, now);
@@ -166,5 +259,14 @@ impl Scheduler {
     #[must_use]
     pub fn input_scale(&self, pool: &PoolId) -> Option<f64> {
         self.pool_ix(pool).map(|ix| self.pools[ix].pool.input_scale)
+    }
+}
+
+/// Would the attempt end here?
+fn refused(answer: &Asked, now: Millis) -> bool {
+    match answer {
+        Asked::Never(_) | Asked::OverBudget(..) => true,
+        Asked::WaitUntil(at) => at - now > FAR,
+        _ => false,
     }
 }

@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Millis;
-use super::budget::{self, Purse, Purses, Spent};
+use super::budget::{Purse, Purses, Spent};
 use super::graph::{Graph, ScheduleError};
 use super::health::{Gate, Health, Settled};
 use super::lookahead::{self, Guide};
-use super::meter::{Admission, Estimate, MeterIx, Meters, Reservation};
+use super::meter::{Admission, MeterIx, Meters, Reservation};
 use super::pass::SCAN;
 use super::poolset::PoolSet;
 use super::requests::Scale;
@@ -102,7 +102,7 @@ pub(super) struct Running {
     pub(super) expected_end: Millis,
     /// What the launch reserved, until the attempt's first request takes its place.
     pub(super) reservation: Option<Reservation>,
-    /// What the launch took from the budgets, likewise.
+    /// What is promised to it of the budgets and not taken by its requests.
     pub(super) booked: Spent,
     pub(super) probe: bool,
     /// At work elsewhere: nothing here waits for its end.
@@ -120,6 +120,8 @@ pub(super) struct Work {
     pub(super) shut: Vec<usize>,
     /// Meters that had no room for its requests, and until when they are not asked again.
     pub(super) held: Vec<(MeterIx, Millis)>,
+    /// Pools on which it failed by the world's fault, and until when others come first.
+    pub(super) tired: Vec<(usize, Millis)>,
     pub(super) contract: u32,
     pub(super) infra: u32,
     pub(super) infra_row: u32,
@@ -243,6 +245,7 @@ impl Scheduler {
                 last_pool: None,
                 shut: spec.refused.iter().filter_map(|id| place(&pools, id)).collect(),
                 held: Vec::new(),
+                tired: Vec::new(),
                 contract: spec.contract_failures,
                 infra: spec.infra_failures,
                 infra_row: 0,
@@ -426,7 +429,7 @@ impl Scheduler {
             }
             self.room = Some((at, room));
         }
-        self.occupy(ix, pool, (now, expected_end), (need, reservation));
+        self.occupy(ix, pool, (now, expected_end), reservation);
         if let Some(running) = self.nodes[at].running.as_mut() {
             running.probe = probe;
         }
@@ -442,11 +445,11 @@ impl Scheduler {
         ix: u32,
         pool: usize,
         (started_at, expected_end): (Millis, Millis),
-        (need, reservation): (Estimate, Reservation),
+        reservation: Reservation,
     ) {
         let at = ix as usize;
         self.ends[self.meter_of[pool].0].insert((expected_end, ix));
-        let booked = budget::expected(&self.pools[pool], need);
+        let booked = self.price(at, pool);
         self.take(at, booked);
         let work = &mut self.nodes[at];
         work.state = NodeState::Running;
@@ -478,7 +481,7 @@ impl Scheduler {
         let meter = self.meter_of[pool];
         let reservation = self.meters.adopt(meter, since, need);
         let expected_end = since + self.expected(at, pool);
-        self.occupy(ix, pool, (since, expected_end), (need, reservation));
+        self.occupy(ix, pool, (since, expected_end), reservation);
         if let Some(running) = self.nodes[at].running.as_mut() {
             running.adopted = true;
         }
@@ -541,7 +544,7 @@ impl Scheduler {
                 }
                 for &ix in if both { &many } else { &few } {
                     let need = estimate(&self.specs[ix as usize], &self.pools[p].pool);
-                    if !self.affordable(p, need) {
+                    if !self.affordable(ix as usize, p) {
                         continue;
                     }
                     let at = self.meters.earliest(self.meter_of[p], now, need);
@@ -622,6 +625,11 @@ impl Pace {
 impl Work {
     pub(super) fn is_shut(&self, pool: usize) -> bool {
         self.shut.contains(&pool)
+    }
+
+    /// Until when it does not go to this pool.
+    pub(super) fn tired_of(&self, pool: usize) -> Option<Millis> {
+        self.tired.iter().find(|(tired, _)| *tired == pool).map(|(_, until)| *until)
     }
 
     /// Until when it does not ask this meter.

@@ -23,11 +23,13 @@ pub enum Misfit {
     Tier(Tier),
 }
 
-/// What the node asks of this pool, as its backend counts; the answer is cut to the pool's own output limit.
+/// What the node asks of this pool, as its backend counts: as planned, or as it was seen to ask. The
+/// answer is cut to the pool's own output limit.
 #[must_use]
 pub fn estimate(spec: &NodeSpec, pool: &Pool) -> Estimate {
+    let asked = spec.asked.iter().filter(|(id, _)| id == &pool.id).map(|(_, tokens)| *tokens);
     Estimate {
-        input_tokens: pool.weigh(spec.input_tokens),
+        input_tokens: asked.fold(pool.weigh(spec.input_tokens), u64::max),
         output_tokens: spec.output_tokens.min(pool.output_tokens),
     }
 }
@@ -39,8 +41,10 @@ pub fn estimate(spec: &NodeSpec, pool: &Pool) -> Estimate {
 pub fn fits(spec: &NodeSpec, pool: &Pool) -> Result<(), Misfit> {
     let need = estimate(spec, pool);
     let total = need.input_tokens.saturating_add(need.output_tokens);
-    if total > pool.context_tokens {
-        return Err(Misfit::Context(total, pool.context_tokens));
+    // What a worker has asked for it has found to fit the context window.
+    let planned = pool.weigh(spec.input_tokens).saturating_add(need.output_tokens);
+    if planned > pool.context_tokens {
+        return Err(Misfit::Context(planned, pool.context_tokens));
     }
     if let Some(limit) = pool.limits.input_tokens_per_minute.filter(|&l| need.input_tokens > l) {
         return Err(Misfit::Window(need.input_tokens, limit));

@@ -53,6 +53,11 @@ pub struct NodeSpec {
     pub refused: Vec<PoolId>,
     /// What its attempts have used so far.
     pub spent: Spent,
+    /// Input tokens of requests that the limits of these pools did not let through.
+    pub asked: Vec<(PoolId, u64)>,
+    /// What an attempt that a budget cut short had used, with the request that was refused: the next
+    /// one needs as much.
+    pub took: Spent,
 }
 
 impl NodeSpec {
@@ -76,6 +81,8 @@ impl NodeSpec {
             banned: Vec::new(),
             refused: Vec::new(),
             spent: Spent::default(),
+            asked: Vec::new(),
+            took: Spent::default(),
         }
     }
 }

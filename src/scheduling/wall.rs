@@ -94,7 +94,7 @@ impl Obstacle {
             Self::Day(at) => format!("its daily allowance is used until {}", timestamp(at)),
             Self::Busy => "every slot is in use".to_owned(),
             Self::Probing => "a probe decides first".to_owned(),
-            Self::Budget(over) => over.text().to_owned(),
+            Self::Budget(over) => over.text(),
             Self::Delay(at) => format!("retried at {}", timestamp(at)),
             Self::Held(at) => format!("has no room for its requests until {}", timestamp(at)),
         }
@@ -260,13 +260,16 @@ impl Scheduler {
             return Obstacle::Misfit(Misfit::Tier(class.real_floor));
         }
         let need = estimate(spec, pool);
-        if let Some(over) = self.over_budget(p, need) {
+        if let Some(over) = self.over_budget(ix, p) {
             return Obstacle::Budget(over);
         }
         match gate {
             Gate::Until(at) => return Obstacle::Paused(outcome, at),
             Gate::Probing => return Obstacle::Probing,
             Gate::Open | Gate::Settled(_) => {}
+        }
+        if let Some(at) = self.nodes[ix].tired_of(p).filter(|&at| at > now) {
+            return Obstacle::Delay(at);
         }
         let meter = self.meter_of[p];
         let held = self.nodes[ix].held_by(meter).unwrap_or(now);

@@ -52,6 +52,11 @@ impl Window {
         self.sum
     }
 
+    /// The backend itself has said what is left.
+    pub(super) fn is_told(&self) -> bool {
+        self.ceiling.is_some()
+    }
+
     pub(super) fn push(&mut self, seq: u64, now: Millis, amount: u64) {
         // A clock that steps back must not break the order.
         let at = self.entries.back().map_or(now, |e| e.at.max(now));

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::support::{Cycle, World, config, findings};
 
 mod budgets;
+mod limits;
 mod memory;
 
 /// Where the clock of a test starts.

@@ -423,6 +423,7 @@ fn a_pool_is_remembered_by_what_its_accepted_attempts_took() {
             owner: owner(by),
             pool: PoolId::new("p"),
             base: "b".into(),
+            expected: Usage::default(),
         })
     };
     let run = fold(&[

@@ -612,7 +612,7 @@ fn requests_of_an_attempt_are_taken_from_the_budgets_one_by_one() {
         let Asked::Granted(request) = s.admit(&id("A"), 1, 1, need) else { panic!("refused") };
         s.settle_request(request, Used::default(), &[], 2);
     }
-    let Asked::OverBudget(over) = s.admit(&id("A"), 3, 3, need) else { panic!("let through") };
+    let Asked::OverBudget(over, _) = s.admit(&id("A"), 3, 3, need) else { panic!("let through") };
     assert_eq!(over.text(), "the run's budget of requests is used up");
     s.held_back(&id("A"), 3);
     let walls = wall(&mut s, 3);
@@ -861,4 +861,55 @@ fn a_pool_that_turns_out_slow_gets_less_of_the_work() {
     let (was, is) = (before.expect(8_000, 2_000, None), after.expect(8_000, 2_000, None));
     assert!((200_000..300_000).contains(&is) && was == 64_000, "{was} {is}");
     assert_eq!(before.corrected(&overhaul::ledger::Served::default()), before);
+}
+
+#[test]
+fn a_failure_of_the_moment_sends_the_node_to_another_pool_at_once() {
+    let mut bad = limited("bad", 2);
+    bad.pool.cost_per_mtok = Some(0.0);
+    let mut s = scheduler(vec![node("A")], vec![bad, limited("ok", 2)]);
+    assert_eq!(start(&mut s, 0), ("A".to_owned(), "bad".to_owned()));
+    s.finished(&id("A"), &Finish::new(Outcome::Transient), 5).unwrap();
+    assert_eq!(start(&mut s, 5), ("A".to_owned(), "ok".to_owned()));
+    // Where there is no other one, the node waits for its pool.
+    let mut s = scheduler(vec![node("A")], vec![limited("bad", 2)]);
+    for now in [1, 2] {
+        start(&mut s, now);
+        s.finished(&id("A"), &Finish::new(Outcome::Transient), now).unwrap();
+    }
+    assert_eq!(s.next(3), Decision::Wait { until: Some(60_002) });
+}
+
+#[test]
+fn what_the_launch_counted_with_is_let_through() {
+    let mut p = pool("p");
+    p.pool.limits.output_tokens_per_minute = Some(3_000);
+    let mut s = scheduler(vec![node("A")], vec![p]);
+    start(&mut s, 0);
+    let asked = Estimate { input_tokens: 8_000, output_tokens: 8_000 };
+    let Asked::Granted(request) = s.admit(&id("A"), 1, 1, asked) else { panic!("refused") };
+    assert_eq!(request.output(), 3_000);
+    let used = Used {
+        tokens: Some(Estimate { input_tokens: 8_000, output_tokens: 500 }),
+        ..Used::default()
+    };
+    s.settle_request(request, used, &[], 2);
+    let Asked::Granted(request) = s.admit(&id("A"), 3, 3, asked) else { panic!("refused") };
+    assert_eq!(request.output(), 2_500);
+}
+
+#[test]
+fn more_than_a_meter_takes_is_seen_when_others_launched_too() {
+    let mut s = scheduler(vec![node("A"), node("B")], vec![limited("p", 1)]);
+    start(&mut s, 0);
+    let meter = s.meter(&PoolId::new("p")).unwrap();
+    assert!(!s.is_overdrawn(meter, 1));
+    assert!(s.adopt(&id("B"), &PoolId::new("p"), 0));
+    assert!(s.is_overdrawn(meter, 1));
+    s.never_began(&id("A"));
+    s.held_back(&id("A"), 1);
+    assert!(!s.is_overdrawn(meter, 1));
+    assert!(!matches!(s.next(1), Decision::Start { .. }));
+    s.cancelled(&id("B"));
+    assert!(matches!(s.next(2), Decision::Start { .. }));
 }

@@ -26,6 +26,7 @@ use super::command::{run_gated, search_path};
 use super::gateway::{Evidence, Gateway, Upstream};
 use super::prompt::{self, Finish};
 use super::redact::Redactor;
+use super::worker::uncounted;
 use super::{Attempt, Confinement, WorkReport, Worker};
 use crate::model::{MOST_TOKENS, MOST_USD, Outcome, Provider, Usage};
 use crate::process::{self, Ended, Spec};
@@ -247,7 +248,9 @@ impl Worker for AgentWorker {
                     stderr: &stderr,
                     evidence: evidence.as_ref(),
                 };
-                self.redactor.report(judge::judge(&attempt, &seen))
+                let report = judge::judge(&attempt, &seen);
+                let gated = evidence.is_some();
+                self.redactor.report(if gated { report } else { uncounted(report) })
             }
             Err(e) => self.broken(&e.to_string()),
         }

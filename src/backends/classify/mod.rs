@@ -80,6 +80,9 @@ pub fn classify(observation: &Observation, now: Timestamp) -> Classification {
     }
 }
 
+/// The rule of an answer that sends the request to another address.
+pub const REDIRECT: &str = "redirect";
+
 /// Classifies an HTTP answer, or the client's message where only that is left.
 /// `status` is none where the connection itself failed.
 #[must_use]
@@ -108,14 +111,28 @@ pub fn classify_http(
     if seen.text.is_empty() && seen.status.is_none() {
         return plain(Outcome::Transient, "no-answer", "the connection gave no answer");
     }
-    decide(&seen, now).unwrap_or_else(|| {
-        let outcome = if status.is_some_and(|status| (200..300).contains(&status)) {
-            Outcome::Transient
-        } else {
-            Outcome::Error
-        };
-        plain(outcome, "unknown-answer", &seen.shown(0..0))
-    })
+    decide(&seen, now).unwrap_or_else(|| unread(status, &lower, &seen.shown(0..0)))
+}
+
+/// An answer that no rule reads, and that is no model's. Who answers so at this address is not what
+/// the pool was declared to be: that is the pool's fault, whatever was asked.
+fn unread(status: Option<u16>, headers: &BTreeMap<String, String>, text: &str) -> Classification {
+    let Some(status) = status else { return plain(Outcome::Error, "unknown-answer", text) };
+    let (outcome, rule, what) = match status {
+        200..=299 => return plain(Outcome::Transient, "unknown-answer", text),
+        300..=399 => {
+            let place = headers.get("location").map_or("elsewhere", String::as_str);
+            let what = format!("status {status} redirects to {place}; correct `base-url`");
+            (Outcome::ModelUnavailable, REDIRECT, what)
+        }
+        500..=599 => (Outcome::Transient, "unknown-answer", format!("status {status}")),
+        _ => {
+            let what = format!("status {status} is no answer of a model's");
+            (Outcome::ModelUnavailable, "unknown-answer", what)
+        }
+    };
+    let text = if text.is_empty() { String::new() } else { format!(": {text}") };
+    plain(outcome, rule, &format!("{what}{text}"))
 }
 
 /// Classifies the end of a command-line worker. `exit_code` is none where a signal ended it.

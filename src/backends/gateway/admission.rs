@@ -12,7 +12,8 @@ use crate::model::Classification;
 #[async_trait]
 pub trait Admission: Debug + Send + Sync {
     /// Asks for room for one request, with its estimated input and output tokens. Waits its turn
-    /// for a window that slides on; does not wait for a reset that is far away.
+    /// for a window that slides on; does not wait for a reset that is far away. It may be let through
+    /// with less output than it asks for: [`Permit::output`].
     ///
     /// # Errors
     /// When there is no room in time.
@@ -21,6 +22,11 @@ pub trait Admission: Debug + Send + Sync {
 
 /// Room that one request holds. Dropped without [`Permit::settle`], it counts as estimated.
 pub trait Permit: Send {
+    /// The output that the request may have, where that is known; it may have asked for more.
+    fn output(&self) -> Option<u64> {
+        None
+    }
+
     /// The backend begins to answer: it has counted the request.
     fn answered(&self) {}
 

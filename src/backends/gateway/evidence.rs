@@ -48,7 +48,7 @@ impl Exhausted {
 /// What was seen of an attempt's traffic.
 #[derive(Debug, Clone, Default)]
 pub struct Evidence {
-    /// Consumption; where the backend reported no tokens, none are counted.
+    /// Consumption; where an answer reported no tokens, what it was let through with.
     pub usage: Usage,
     /// The model that answered last, where the backend says.
     pub model_seen: Option<String>,
@@ -221,8 +221,15 @@ impl Book {
         state.evidence.failure = None;
     }
 
-    /// Counts what an exchange used; `estimate` stands in where nothing was reported.
-    pub(super) fn count(&self, seen: &Seen, asked: &str, model: Option<String>, estimate: u64) {
+    /// Counts what an exchange used. Where an answer reports nothing it is taken to have used what it
+    /// was let through with: nobody shall pass a budget by saying nothing.
+    pub(super) fn count(
+        &self,
+        seen: &Seen,
+        asked: &str,
+        model: Option<String>,
+        estimate: (u64, u64),
+    ) {
         let mut state = self.state();
         if seen.status.is_some_and(|s| s < 400) && state.evidence.models.len() < MAX_MODELS {
             let answered = model.clone().unwrap_or_default();
@@ -231,19 +238,15 @@ impl Book {
         if model.is_some() {
             state.evidence.model_seen = model;
         }
-        match seen.usage {
-            Some((input, output)) => {
-                let mut more =
-                    Usage { input_tokens: input, output_tokens: output, ..Usage::default() };
-                let declared = more.tokens() as f64 * self.cost_per_mtok / 1e6;
-                more.cost_usd = seen.cost_usd.unwrap_or(declared);
-                state.evidence.usage += more;
-                state.tokens = state.tokens.saturating_add(more.tokens());
-            }
-            None if seen.status.is_some_and(|s| s < 400) => {
-                state.tokens = state.tokens.saturating_add(estimate)
-            }
-            None => {}
+        let silent = seen.failure.is_none() && seen.status.is_some_and(|s| s < 400);
+        if let Some((input, output)) = seen.usage.or(silent.then_some(estimate)) {
+            let mut more = Usage { input_tokens: input, output_tokens: output, ..Usage::default() };
+            let declared = more.tokens() as f64 * self.cost_per_mtok / 1e6;
+            more.cost_usd = seen.cost_usd.unwrap_or(declared);
+            state.evidence.usage += more;
+            state.tokens = state.tokens.saturating_add(more.tokens());
+        } else if seen.status.is_some_and(|s| s < 400) {
+            state.tokens = state.tokens.saturating_add(estimate.0.saturating_add(estimate.1));
         }
         if state.tokens >= self.allowance.tokens {
             self.end(&mut state, Exhausted::Tokens);

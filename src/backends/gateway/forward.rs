@@ -97,7 +97,12 @@ pub(super) async fn forward(
         }
         Err(_) => return exhausted(shared.book.out_of_time()),
     };
-    let mut exchange = Exchange::new(&shared, permit, input + output, model);
+    let output = permit.output().map_or(output, |granted| granted.min(output));
+    let request = match cut(&body, output) {
+        Some(shorter) => request.body(shorter),
+        None => request,
+    };
+    let mut exchange = Exchange::new(&shared, permit, (input, output), model);
     let wait = shared.upstream.first_byte_timeout.min(shared.book.remaining());
     let response = match timeout(wait, request.send()).await {
         Err(_) => {
@@ -236,17 +241,47 @@ struct Asked {
     model: String,
 }
 
+/// Where requests set their output limit.
+const OUTPUT_LIMITS: [&str; 3] = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
+
 impl Asked {
     fn read(body: &Bytes) -> Self {
         let parsed: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
-        let limits = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
-        let output = limits.iter().find_map(|name| parsed.get(*name)).and_then(Value::as_u64);
+        let output = OUTPUT_LIMITS.iter().find_map(|n| parsed.get(*n)).and_then(Value::as_u64);
         Self {
             input: body.len() as u64 / 4 + 1,
             output: output.unwrap_or(USUAL_OUTPUT).min(MOST_TOKENS),
             model: parsed.get("model").and_then(Value::as_str).unwrap_or("").to_owned(),
         }
     }
+}
+
+/// The request with no more output than it was let through with; `None` where it sets no more.
+fn cut(body: &Bytes, output: u64) -> Option<Bytes> {
+    /// The least that a budget for thinking may be.
+    const LEAST_THINKING: u64 = 1_024;
+    let mut parsed: Value = serde_json::from_slice(body).ok()?;
+    let request = parsed.as_object_mut()?;
+    let over = |value: &Value| value.as_u64().is_some_and(|limit| limit > output);
+    let names: Vec<&str> =
+        OUTPUT_LIMITS.into_iter().filter(|name| request.get(*name).is_some_and(over)).collect();
+    if names.is_empty() {
+        return None;
+    }
+    for name in names {
+        request.insert(name.to_owned(), output.into());
+    }
+    // Thinking is part of the output, and must leave room for an answer.
+    if let Some(thinking) = request.get_mut("thinking")
+        && thinking.get("budget_tokens").and_then(Value::as_u64).is_some_and(|b| b >= output)
+    {
+        let half = output / 2;
+        *thinking = match half >= LEAST_THINKING {
+            true => json!({"type": "enabled", "budget_tokens": half}),
+            false => json!({"type": "disabled"}),
+        };
+    }
+    Some(Bytes::from(parsed.to_string()))
 }
 
 /// An error of the backend: kept as evidence, passed on as it is.
@@ -359,7 +394,8 @@ struct Exchange {
     redactor: Arc<Redactor>,
     backend: String,
     permit: Option<Box<dyn Permit>>,
-    estimate: u64,
+    /// Input and output tokens that it was let through with.
+    estimate: (u64, u64),
     /// The model that was asked for.
     asked: String,
     seen: Seen,
@@ -369,7 +405,7 @@ struct Exchange {
 }
 
 impl Exchange {
-    fn new(shared: &Shared, permit: Box<dyn Permit>, estimate: u64, asked: String) -> Self {
+    fn new(shared: &Shared, permit: Box<dyn Permit>, estimate: (u64, u64), asked: String) -> Self {
         Self {
             book: Arc::clone(&shared.book),
             redactor: Arc::clone(&shared.redactor),
@@ -430,7 +466,9 @@ impl Exchange {
         self.seen.usage = self.tap.usage;
         self.seen.cost_usd = self.tap.cost_usd.or_else(|| charged(&self.seen.headers));
         self.seen.failure.clone_from(&self.failure);
-        self.book.count(&self.seen, &self.asked, self.tap.model.take(), self.estimate);
+        let name = |model: &str| self.redactor.name(model);
+        let model = self.tap.model.take().map(|model| name(&model));
+        self.book.count(&self.seen, &name(&self.asked), model, self.estimate);
         match self.failure.take() {
             Some(reading) => self.book.failed(reading),
             // A client that goes away half way proves nothing about the backend.

@@ -14,7 +14,7 @@ use super::wire::{Completion, ToolCall};
 use crate::backends::prompt::{self, Finish};
 use crate::backends::result::{self, ResultError};
 use crate::backends::{Attempt, WorkerResult};
-use crate::model::{Classification, Outcome, RepoPath, ScopeEntry};
+use crate::model::{Classification, Outcome, RepoPath, ScopeEntry, scrub};
 
 /// Malformed calls in a row that end the attempt.
 const MAX_MALFORMED: u32 = 6;
@@ -429,7 +429,7 @@ impl<'a> Session<'a> {
     fn note(&mut self, who: &str, text: &str) {
         let text = text.trim();
         if !text.is_empty() {
-            tracing::trace!(who, "{text}");
+            tracing::trace!(who, "{}", scrub(text));
             let _ = writeln!(self.log, "{who}: {}", prompt::cut(text, 2_000));
         }
     }

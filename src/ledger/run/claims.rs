@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::{Applied, Run};
 use crate::ledger::event::{Burn, Event, EventKind, GrantedClaim, Holder};
 use crate::ledger::record::{Claim, Failure, GrantRecord, Landing};
-use crate::model::{AttemptNumber, GrantId, NodeId, OwnerToken};
+use crate::model::{AttemptNumber, GrantId, NodeId, OwnerToken, Usage};
 
 impl Run {
     pub(super) fn claim(
@@ -39,6 +39,7 @@ impl Run {
             lease_until,
             holder: holder.clone(),
             started: None,
+            expected: Usage::default(),
         });
         Applied::Yes
     }
@@ -79,7 +80,7 @@ impl Run {
                 record.claim = None;
                 record.unheard += unheard;
             }
-            EventKind::AttemptStarted { node, pool, .. } => {
+            EventKind::AttemptStarted { node, pool, expected, .. } => {
                 // Work goes on: whatever the run waited for is over. Only people end their pause.
                 self.record(node).unheard = 0;
                 if !self.is_stopped() {
@@ -90,6 +91,7 @@ impl Run {
                 record.started_at = Some(event.at);
                 if let Some(claim) = record.claim.as_mut() {
                     claim.started = Some(pool.clone());
+                    claim.expected = *expected;
                 }
             }
             EventKind::AttemptEnded {

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::ledger::event::{Event, EventKind, GrantedClaim, Holder};
 use crate::ledger::record::{
     FrictionRecord, Gate, GrantRecord, Made, NodeRecord, PauseRecord, PoolRecord, Received,
-    ShownRecord,
+    ShownRecord, SizeBan,
 };
 use crate::model::{GrantId, MeterKey, NodeId, OwnerToken, PoolId, RunId, Usage};
 
@@ -56,7 +56,7 @@ pub struct Run {
     /// Every commit that is or was a branch's head by our doing, or that a person gave up.
     pub heads: BTreeSet<String>,
     /// (node, pool) pairs that do not fit, with the size in tokens.
-    pub bans: BTreeMap<NodeId, BTreeMap<PoolId, u64>>,
+    pub bans: BTreeMap<NodeId, BTreeMap<PoolId, SizeBan>>,
     /// Whose quota each pool draws on, as the run began.
     pub meters: BTreeMap<PoolId, MeterKey>,
     /// The pause, until work resumes.
@@ -182,6 +182,7 @@ impl Run {
             | EventKind::PoolRestored { .. }
             | EventKind::Unsettled { .. }
             | EventKind::SizeBanned { .. }
+            | EventKind::NeedSeen { .. }
             | EventKind::LimitLearned { .. }
             | EventKind::CostObserved { .. }
             | EventKind::TokensObserved { .. } => {

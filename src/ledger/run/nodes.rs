@@ -3,7 +3,7 @@
 use super::{Applied, Run};
 use crate::ledger::event::{Event, EventKind};
 use crate::ledger::record::{ChangeRequest, Gate, HeadRecord, Landing, PrEnd, PrRecord};
-use crate::model::NodeId;
+use crate::model::{NodeId, Usage};
 
 impl Run {
     /// Events about a node that anyone may write: observations of the world, and people's words.
@@ -114,6 +114,9 @@ impl Run {
                 record.unheard = 0;
                 record.reopenings = 0;
                 record.skipped = None;
+                record.outgrown.clear();
+                record.took = Usage::default();
+                self.bans.remove(node);
                 self.closed = None;
                 self.gate = Gate::default();
             }

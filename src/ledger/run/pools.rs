@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{Applied, Run};
 use crate::ledger::event::{EventKind, Used};
-use crate::ledger::record::{PoolPause, PoolSettle};
+use crate::ledger::record::{PoolPause, PoolSettle, SizeBan};
 use crate::model::{MeterKey, NodeId, PoolId, Usage};
 
 /// The longest window of a quota.
@@ -35,17 +35,37 @@ impl Run {
                     key: key.clone(),
                 });
             }
-            EventKind::PoolRestored { pool, .. } | EventKind::Unsettled { pool, .. } => {
-                let record = self.pools.entry(pool.clone()).or_default();
-                record.paused = None;
-                record.settled = None;
+            EventKind::PoolRestored { pool, .. } => self.restore(pool),
+            EventKind::Unsettled { pool, .. } => {
+                self.restore(pool);
+                // A person says that it is another one now.
+                for bans in self.bans.values_mut() {
+                    bans.remove(pool);
+                }
+                for record in self.nodes.values_mut() {
+                    record.outgrown.remove(pool);
+                }
             }
-            EventKind::SizeBanned { node, pool, tokens } => {
-                let bans = self.bans.entry(node.clone()).or_default();
-                // What is too large once stays so: a larger size that is refused too says less.
-                bans.entry(pool.clone())
-                    .and_modify(|banned| *banned = (*banned).min(*tokens))
-                    .or_insert(*tokens);
+            EventKind::SizeBanned { node, pool, tokens, context_tokens } => {
+                let ban = SizeBan { tokens: *tokens, context_tokens: *context_tokens };
+                let known = self.bans.entry(node.clone()).or_default();
+                // The smallest size that one and the same window refused.
+                let smaller = known.get(pool).filter(|had| {
+                    had.context_tokens == ban.context_tokens && had.tokens < ban.tokens
+                });
+                if smaller.is_none() {
+                    known.insert(pool.clone(), ban);
+                }
+            }
+            EventKind::NeedSeen { node, pool, input_tokens, used } => {
+                let record = self.record(node);
+                if let Some(tokens) = input_tokens {
+                    let asked = record.outgrown.entry(pool.clone()).or_default();
+                    *asked = (*asked).max(*tokens);
+                }
+                if let Some(used) = used {
+                    record.took = record.took.max(*used);
+                }
             }
             EventKind::LimitLearned { pool, limits } => {
                 self.pools.entry(pool.clone()).or_default().learned = Some(*limits);
@@ -58,6 +78,12 @@ impl Run {
             }
             _ => {}
         }
+    }
+
+    fn restore(&mut self, pool: &PoolId) {
+        let record = self.pools.entry(pool.clone()).or_default();
+        record.paused = None;
+        record.settled = None;
     }
 
     pub(super) fn use_up(&mut self, node: &NodeId, pool: &PoolId, usage: Usage, at: Timestamp) {
