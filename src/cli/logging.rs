@@ -14,9 +14,10 @@ pub(super) fn start(level: Option<&str>) {
     let input = std::env::var("INPUT_LOG-LEVEL").ok().filter(|v| !v.trim().is_empty());
     let fallback = if on_actions { "info" } else { "warn" };
     let level = level.map(str::to_owned).or(input).unwrap_or_else(|| fallback.to_owned());
-    let filter = EnvFilter::try_from_env(VARIABLE)
-        .or_else(|_| EnvFilter::try_new(format!("overhaul={level}")))
-        .unwrap_or_else(|_| EnvFilter::new("overhaul=warn"));
+    let named = EnvFilter::try_from_env(VARIABLE)
+        .or_else(|_| EnvFilter::try_new(format!("overhaul={level}")));
+    let unknown = named.is_err();
+    let filter = named.unwrap_or_else(|_| EnvFilter::new("overhaul=warn"));
     let started = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
@@ -26,4 +27,9 @@ pub(super) fn start(level: Option<&str>) {
         .try_init();
     // Started twice only in tests; then the first one stays.
     drop(started);
+    if unknown {
+        tracing::warn!(
+            "the log level is none of error, warn, info, debug and trace: warnings are logged"
+        );
+    }
 }

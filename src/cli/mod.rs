@@ -36,7 +36,14 @@ use crate::ledger::BranchAsk;
 #[command(name = "overhaul", version, about, max_term_width = 100)]
 pub struct Cli {
     /// What to log on standard error: error, warn, info, debug or trace.
-    #[arg(long, global = true, value_name = "LEVEL")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "LEVEL",
+        hide_possible_values = true,
+        ignore_case = true,
+        value_parser = ["error", "warn", "info", "debug", "trace"]
+    )]
     log_level: Option<String>,
     #[command(subcommand)]
     command: Command,
@@ -158,5 +165,18 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
             Err(Failure::failed("cannot write to standard output").because(error))
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_log_level_is_refused() {
+        let parse = |level| Cli::try_parse_from(["overhaul", "--log-level", level, "schema"]);
+        assert!(parse("DEBUG").is_ok());
+        let said = parse("loud").unwrap_err().to_string();
+        assert!(said.contains("loud") && said.contains("warn, info"), "{said}");
     }
 }

@@ -44,7 +44,10 @@ const MAX_BYTES: u64 = 64 << 20;
 
 fn read(path: &Path) -> Result<String, Failure> {
     use std::io::Read as _;
-    let failure = || Failure::usage(format!("cannot read {}", path.display()));
+    let failure = || {
+        Failure::usage(format!("cannot read {}", path.display()))
+            .remedy("name an existing, readable file in UTF-8")
+    };
     let file = std::fs::File::open(path).map_err(|error| failure().because(error))?;
     let mut text = String::new();
     file.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(|error| failure().because(error))?;
@@ -54,26 +57,29 @@ fn read(path: &Path) -> Result<String, Failure> {
     Ok(text)
 }
 
-fn bad_input(path: &Path, error: &InputError) -> Failure {
+/// `format` is the name of the file's format to `overhaul schema`.
+fn bad_input(path: &Path, format: &str, error: &InputError) -> Failure {
     let failure = Failure::usage(format!("cannot use {}", path.display())).because(error);
     match error {
         InputError::Format { nearest: Some(nearest), .. } => {
             failure.remedy(format!("did you mean `{nearest}`?"))
         }
-        _ => failure,
+        _ => failure.remedy(format!("`overhaul schema {format}` prints what belongs there")),
     }
 }
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
-    let nodes = read_plan(&read(&args.plan)?).map_err(|e| bad_input(&args.plan, &e))?;
-    let pools = read_pools(&read(&args.pools)?).map_err(|e| bad_input(&args.pools, &e))?;
+    let nodes = read_plan(&read(&args.plan)?).map_err(|e| bad_input(&args.plan, "plan", &e))?;
+    let pools = read_pools(&read(&args.pools)?).map_err(|e| bad_input(&args.pools, "pools", &e))?;
     let options = Options { dial: args.dial, ..Options::default() };
     let simulation = simulate(nodes, pools, options, args.seed).map_err(|error| {
         let file = match error {
             ScheduleError::DuplicatePool(_) => &args.pools,
             _ => &args.plan,
         };
-        Failure::usage(format!("cannot use {}", file.display())).because(error)
+        Failure::usage(format!("cannot use {}", file.display()))
+            .because(error)
+            .remedy("correct the ids and dependencies in that file")
     })?;
     if args.json {
         let text = serde_json::to_string(&simulation)

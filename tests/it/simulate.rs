@@ -522,12 +522,15 @@ fn bad_input_is_one_clear_error_with_its_place() {
         ("pools: [{id: p, service: {jitter: .nan}}]", "service.jitter"),
         ("pools: [{id: p, service: {outcomes: {transient: 1.5}}}]", "service.outcomes"),
         ("pools: 7", "invalid type"),
+        ("x", "expected a mapping with `pools`"),
+        ("pools: [{id: p, rpm: 5}]", "do:  `overhaul schema pools` prints"),
     ];
     let (good_plan, good_pools) = (file("plan.json", plan), file("pools.yml", pools));
     let check = |plan: &str, pools: &str, named: &str, needle: &str| {
         let (code, out, err) = overhaul(&["simulate", "--plan", plan, "--pools", pools, "--json"]);
         assert_eq!((code, out.as_str()), (2, ""), "{needle}: {err}");
         assert!(err.contains(needle) && err.contains(named), "{needle}: {err}");
+        assert!(err.contains("\n  do:") && !err.contains("struct "), "{err}");
         assert!(!err.chars().any(|c| c.is_control() && c != '\n'), "{err:?}");
     };
     for (text, needle) in bad_plans {

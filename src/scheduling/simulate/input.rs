@@ -6,7 +6,9 @@ use serde::Deserialize;
 
 use super::world::{Outage, ServiceModel};
 use crate::config::known_model;
-use crate::model::{Limits, MeterKey, NodeId, Outcome, Pool, PoolId, Provider, Severity, Tier};
+use crate::model::{
+    Limits, MeterKey, NodeId, Outcome, Pool, PoolId, Provider, Severity, Tier, nearest,
+};
 use crate::scheduling::{Millis, NodeSpec, PoolState, ServiceEstimate};
 
 /// Largest accepted file, bytes.
@@ -404,15 +406,18 @@ fn millis(seconds: f64, place: &str) -> Result<Millis, InputError> {
     Ok(ms)
 }
 
-/// The parser's message with the nearest known key or word.
+/// The parser's message with the nearest known key or word, without the names of our own types.
 fn explain(message: &str) -> InputError {
     let mut quoted = message.split('`').skip(1).step_by(2);
     let unknown = message.contains("unknown field") || message.contains("unknown variant");
     let nearest = quoted.next().filter(|_| unknown).and_then(|word| {
-        quoted
-            .map(|known| (strsim::damerau_levenshtein(word, known), known))
-            .min()
-            .map(|(_, known)| known.to_owned())
+        let known: Vec<&str> = quoted.collect();
+        nearest(word, &known).map(str::to_owned)
     });
+    let message = message
+        .replace("struct PlanFile", "an object with `nodes`")
+        .replace("struct PoolsFile", "a mapping with `pools`")
+        .replace("struct NodeInput", "a node")
+        .replace("struct PoolInput", "a pool");
     InputError::Format { message: message.chars().take(600).collect(), nearest }
 }
