@@ -573,3 +573,38 @@ fn odd_but_possible_numbers_give_finite_results() {
         }
     }
 }
+
+/// The prediction for a plan and a pools file, as JSON.
+fn predicted(plan: &str, pools: &str, more: &[&str]) -> serde_json::Value {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (plan, pools) = (file("plan.json", plan), file("pools.yml", pools));
+    let args = ["simulate", "--plan", &plan, "--pools", &pools, "--json"];
+    let (code, out, err) = overhaul(&[&args, more].concat());
+    assert_eq!(code, 0, "{pools}: {err}");
+    serde_json::from_str(&out).unwrap()
+}
+
+#[test]
+fn a_pool_whose_formula_is_not_given_has_the_default_one() {
+    // 20 s + 8 * 0.5 s + 2 * 20 s.
+    let makespan = |service: &str| {
+        let pools = format!("pools: [{{id: p, service: {service}}}]");
+        predicted(r#"{"nodes":[{"id":"A"}]}"#, &pools, &[])["makespan_s"].as_f64().unwrap()
+    };
+    for (service, seconds) in [
+        ("{}", 64.0),
+        ("{speed: 2}", 32.0),
+        ("{jitter: 0}", 64.0),
+        ("{outcomes: {success: 1}}", 64.0),
+        ("{reset-seconds: 5, outages: []}", 64.0),
+        ("{base-seconds: 3}", 3.0),
+        ("{seconds-per-output-ktok: 1, speed: 2}", 1.0),
+    ] {
+        assert!((makespan(service) - seconds).abs() < 1e-9, "{service}: {}", makespan(service));
+    }
+}

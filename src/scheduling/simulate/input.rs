@@ -171,20 +171,21 @@ fn openai_compatible() -> Provider {
     Provider::OpenaiCompatible
 }
 
-/// How a pool behaves. Where the whole block is absent: 20 s + 0.5 s per 1 000 tokens in + 20 s per
-/// 1 000 tokens out.
+/// How a pool behaves. Where none of `base-seconds`, `seconds-per-input-ktok` and
+/// `seconds-per-output-ktok` is given: 20 s + 0.5 s per 1 000 tokens in + 20 s per 1 000 tokens out.
+/// Where one of them is, the others are 0.
 #[derive(Debug, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct ServiceInput {
     /// Fixed seconds per attempt.
     #[serde(default)]
-    base_seconds: f64,
+    base_seconds: Option<f64>,
     /// Seconds per 1 000 input tokens.
     #[serde(default)]
-    seconds_per_input_ktok: f64,
+    seconds_per_input_ktok: Option<f64>,
     /// Seconds per 1 000 output tokens.
     #[serde(default)]
-    seconds_per_output_ktok: f64,
+    seconds_per_output_ktok: Option<f64>,
     /// Divides every duration, also a node's own `service-seconds`.
     #[serde(default = "one")]
     speed: f64,
@@ -359,9 +360,7 @@ fn pool(place: usize, input: PoolInput) -> Result<(PoolState, ServiceModel), Inp
 
 fn behaviour(id: &str, s: ServiceInput) -> Result<(ServiceEstimate, ServiceModel), InputError> {
     let place = |key: &str| format!("pool '{id}': service.{key}");
-    let base = millis(s.base_seconds, &place("base-seconds"))?;
-    let input = millis(s.seconds_per_input_ktok, &place("seconds-per-input-ktok"))?;
-    let output = millis(s.seconds_per_output_ktok, &place("seconds-per-output-ktok"))?;
+    let expected = expected(&s, place)?;
     if !s.speed.is_finite() || s.speed <= 0.0 {
         return Err(InputError::Value(format!("{} must be above 0", place("speed"))));
     }
@@ -384,16 +383,33 @@ fn behaviour(id: &str, s: ServiceInput) -> Result<(ServiceEstimate, ServiceModel
         outages.push(Outage { from, to });
     }
     outages.sort_by_key(|o| o.from);
-    #[expect(clippy::cast_precision_loss, reason = "bounded by millis()")]
-    let service = ServiceEstimate {
-        base: base as f64,
-        per_input_ktok: input as f64,
-        per_output_ktok: output as f64,
-        speed: s.speed,
-    };
+    let service = ServiceEstimate { speed: s.speed, ..expected };
     let reset = s.reset_seconds.map(|r| millis(r, &place("reset-seconds"))).transpose()?;
     let model = ServiceModel { jitter: s.jitter, outcomes: s.outcomes, reset, outages };
     Ok((service, model))
+}
+
+/// The formula that is given, or the one that holds where nothing of it is.
+fn expected(
+    s: &ServiceInput,
+    place: impl Fn(&str) -> String,
+) -> Result<ServiceEstimate, InputError> {
+    let terms = [
+        (s.base_seconds, "base-seconds"),
+        (s.seconds_per_input_ktok, "seconds-per-input-ktok"),
+        (s.seconds_per_output_ktok, "seconds-per-output-ktok"),
+    ];
+    if terms.iter().all(|(term, _)| term.is_none()) {
+        return Ok(ServiceEstimate::default());
+    }
+    let [base, per_input_ktok, per_output_ktok] = terms.map(|(term, key)| {
+        #[expect(clippy::cast_precision_loss, reason = "bounded by millis()")]
+        let ms = millis(term.unwrap_or(0.0), &place(key)).map(|ms| ms as f64);
+        ms
+    });
+    let (base, per_input_ktok) = (base?, per_input_ktok?);
+    let per_output_ktok = per_output_ktok?;
+    Ok(ServiceEstimate { base, per_input_ktok, per_output_ktok, speed: 1.0 })
 }
 
 /// Seconds to milliseconds; at most a year.
