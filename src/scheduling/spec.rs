@@ -147,11 +147,17 @@ impl ServiceEstimate {
             |ms| ms as f64,
         );
         let speed = if self.speed > 0.0 { self.speed } else { 1.0 };
-        let ms = (work / speed).round().clamp(1.0, 1.0e13);
-        #[expect(clippy::cast_possible_truncation, reason = "clamped; NaN casts to 0")]
-        let ms = ms as Millis;
-        ms.max(1)
+        whole_millis(work / speed).max(1)
     }
+}
+
+/// Whole milliseconds, rounded up, so that a sum of them is never less than the sum of what was
+/// rounded. What arithmetic adds by itself is no further millisecond.
+pub(super) fn whole_millis(ms: f64) -> Millis {
+    const NOISE: f64 = 1.0e-6;
+    #[expect(clippy::cast_possible_truncation, reason = "clamped; NaN casts to 0")]
+    let whole = (ms - NOISE).ceil().clamp(0.0, 1.0e13) as Millis;
+    whole
 }
 
 /// One pool of the eligible set, with what the ledger remembers of it.

@@ -608,3 +608,28 @@ fn a_pool_whose_formula_is_not_given_has_the_default_one() {
         assert!((makespan(service) - seconds).abs() < 1e-9, "{service}: {}", makespan(service));
     }
 }
+
+#[test]
+fn no_makespan_beats_the_exact_longest_path() {
+    // Three on a chain, each a third of a millisecond beyond a whole one; and pieces of a
+    // millisecond per 1 000 tokens that add up.
+    let plan = r#"{"nodes":[{"id":"A","input-tokens":1000000,"output-tokens":0},
+        {"id":"B","input-tokens":1000000,"output-tokens":0,"depends-on":["A"]},
+        {"id":"C","input-tokens":1000000,"output-tokens":0,"depends-on":["B"]}]}"#;
+    for (service, exact) in [
+        ("{base-seconds: 1, speed: 3}", 1.0),
+        ("{base-seconds: 0.0004}", 3.0 * 0.0004),
+        ("{seconds-per-input-ktok: 0.0004}", 3.0 * 0.4),
+        ("{seconds-per-input-ktok: 0.0123454, speed: 7}", 3.0 * 12.3454 / 7.0),
+    ] {
+        let pools = format!("pools: [{{id: p, context-tokens: 2000000, service: {service}}}]");
+        let json = predicted(plan, &pools, &[]);
+        let makespan = json["makespan_s"].as_f64().unwrap();
+        assert!(makespan >= exact - 1e-9, "{service}: {makespan} < {exact}");
+        assert!(makespan <= exact + 0.003 + 1e-9, "{service}: {makespan} > {exact}");
+        assert!(json["critical_path_s"].as_f64().unwrap() >= exact - 1e-9, "{service}");
+    }
+    // What arithmetic adds by itself is no further millisecond.
+    let whole = r#"{"nodes":[{"id":"A","service-seconds":0.3}]}"#;
+    assert_eq!(predicted(whole, "pools: [{id: p}]", &[])["makespan_s"], 0.3);
+}

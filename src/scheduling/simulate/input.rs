@@ -9,6 +9,7 @@ use crate::config::known_model;
 use crate::model::{
     Limits, MeterKey, NodeId, Outcome, Pool, PoolId, Provider, Severity, Tier, nearest,
 };
+use crate::scheduling::spec::whole_millis;
 use crate::scheduling::{Millis, NodeSpec, PoolState, ServiceEstimate};
 
 /// Largest accepted file, bytes.
@@ -402,24 +403,24 @@ fn expected(
     if terms.iter().all(|(term, _)| term.is_none()) {
         return Ok(ServiceEstimate::default());
     }
-    let [base, per_input_ktok, per_output_ktok] = terms.map(|(term, key)| {
-        #[expect(clippy::cast_precision_loss, reason = "bounded by millis()")]
-        let ms = millis(term.unwrap_or(0.0), &place(key)).map(|ms| ms as f64);
-        ms
-    });
+    let [base, per_input_ktok, per_output_ktok] =
+        terms.map(|(term, key)| exact_millis(term.unwrap_or(0.0), &place(key)));
     let (base, per_input_ktok) = (base?, per_input_ktok?);
     let per_output_ktok = per_output_ktok?;
     Ok(ServiceEstimate { base, per_input_ktok, per_output_ktok, speed: 1.0 })
 }
 
-/// Seconds to milliseconds; at most a year.
+/// Seconds to whole milliseconds, rounded up: nothing ends earlier than was said.
 fn millis(seconds: f64, place: &str) -> Result<Millis, InputError> {
+    Ok(whole_millis(exact_millis(seconds, place)?))
+}
+
+/// Seconds to milliseconds; at most a year.
+fn exact_millis(seconds: f64, place: &str) -> Result<f64, InputError> {
     if !(0.0..=31_536_000.0).contains(&seconds) {
         return Err(InputError::Value(format!("{place} must lie in 0 to 31536000 seconds")));
     }
-    #[expect(clippy::cast_possible_truncation, reason = "bounded above")]
-    let ms = (seconds * 1_000.0).round() as Millis;
-    Ok(ms)
+    Ok(seconds * 1_000.0)
 }
 
 /// The parser's message with the nearest known key or word, without the names of our own types.
