@@ -633,3 +633,38 @@ fn no_makespan_beats_the_exact_longest_path() {
     let whole = r#"{"nodes":[{"id":"A","service-seconds":0.3}]}"#;
     assert_eq!(predicted(whole, "pools: [{id: p}]", &[])["makespan_s"], 0.3);
 }
+
+#[test]
+fn what_is_never_answered_stays_unfinished_and_every_unfinished_node_has_a_cause() {
+    let causes = |json: &serde_json::Value| -> BTreeMap<String, (String, String)> {
+        let pauses = json["pauses"].as_array().unwrap().iter();
+        let last = pauses.filter(|p| p["until_s"].is_null());
+        last.flat_map(|p| p["nodes"].as_array().unwrap().iter().map(move |n| (p, n)))
+            .map(|(p, n)| {
+                let text = |v: &serde_json::Value| v.as_str().unwrap().to_owned();
+                (text(&n["node"]), (text(&p["cause"]), text(&n["reason"])))
+            })
+            .collect()
+    };
+    let chain = r#"{"nodes":[{"id":"A"},{"id":"B","depends-on":["A"]},{"id":"C","after":["B"]}]}"#;
+    for outcome in ["rate_limited", "quota_unclassified"] {
+        for reset in ["", ", reset-seconds: 2"] {
+            let pools =
+                format!("pools: [{{id: p, service: {{outcomes: {{{outcome}: 1}}{reset}}}}}]");
+            let json = predicted(chain, &pools, &[]);
+            assert_eq!(json["nodes"], serde_json::json!({"unfinished": 3}), "{outcome}{reset}");
+            let causes = causes(&json);
+            assert_eq!(causes["A"].0, "budget_exhausted", "{causes:?}");
+            assert!(causes["A"].1.contains("until"), "{causes:?}");
+            assert_eq!(causes["B"], ("budget_exhausted".to_owned(), "waits for 'A'".to_owned()));
+            assert_eq!(causes["C"].1, "waits for 'B'");
+        }
+    }
+    let plan = r#"{"nodes":[{"id":"A","input-tokens":900000},{"id":"B","after":["A"]},
+        {"id":"C","depends-on":["B"]},{"id":"D"}]}"#;
+    let json = predicted(plan, "pools: [{id: p}]", &[]);
+    assert_eq!(json["nodes"], serde_json::json!({"done": 1, "unfinished": 3}));
+    let causes = causes(&json);
+    assert_eq!(causes.keys().collect::<Vec<_>>(), ["A", "B", "C"]);
+    assert!(causes.values().all(|(cause, _)| cause == "no_capable_pool"), "{causes:?}");
+}

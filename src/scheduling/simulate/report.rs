@@ -129,7 +129,7 @@ pub(super) fn report(
                 outcome: e.outcome,
             })
             .collect(),
-        pauses: pauses(trace),
+        pauses: behind(end, pauses(trace)),
         utilisation: utilisation(start, trace),
     }
 }
@@ -164,6 +164,31 @@ fn pauses(trace: &Trace) -> Vec<PauseRecord> {
         }
     }
     out
+}
+
+/// With the nodes that wait for one that the last pause names: they have its cause.
+fn behind(end: &Scheduler, mut records: Vec<PauseRecord>) -> Vec<PauseRecord> {
+    let mut causes: BTreeMap<usize, PauseCause> = BTreeMap::new();
+    for record in records.iter().filter(|record| record.until_s.is_none()) {
+        let named = record.nodes.iter().filter_map(|paused| end.node_ix(&paused.node));
+        causes.extend(named.map(|ix| (ix as usize, record.cause)));
+    }
+    for node in end.graph.order.iter().map(|ix| *ix as usize) {
+        let waits = end.nodes[node].state == NodeState::Waiting;
+        let mut before = end.graph.dependencies[node].iter().map(|d| *d as usize);
+        let found = before.find_map(|d| causes.get(&d).map(|cause| (d, *cause)));
+        let Some((first, cause)) = found.filter(|_| waits) else { continue };
+        causes.insert(node, cause);
+        let last = records.iter_mut().find(|r| r.until_s.is_none() && r.cause == cause);
+        if let Some(record) = last {
+            record.nodes.push(PausedNodeRecord {
+                node: end.specs[node].id.clone(),
+                reason: format!("waits for '{}'", end.specs[first].id),
+                not_before_s: None,
+            });
+        }
+    }
+    records
 }
 
 fn utilisation(start: &Scheduler, trace: &Trace) -> BTreeMap<PoolId, f64> {
