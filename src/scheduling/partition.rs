@@ -1,7 +1,7 @@
 //! One coordinator splits the frontier between this process and the host.
 
 use super::select::{self, estimate};
-use super::spec::{NodeSpec, PoolState};
+use super::spec::{NodeSpec, PoolState, declare};
 use super::{Graph, Millis, ScheduleError};
 use crate::model::NodeId;
 
@@ -56,11 +56,16 @@ pub fn partition(
     specs.sort_by(|a, b| a.id.cmp(&b.id));
     Graph::new(&specs)?;
     let slots = [capacity(in_process, DEFAULT_SLOTS), capacity(host, host_slots.max(1))];
+    let sides = [in_process, host].map(|side| {
+        let mut side = side.to_vec();
+        declare(&mut side);
+        side
+    });
     let mut work: Vec<(NodeSpec, [Option<Millis>; 2])> = Vec::new();
     let mut shares = Shares::default();
     for spec in specs {
-        let fitting: Vec<(usize, &PoolState)> = [in_process, host]
-            .into_iter()
+        let fitting: Vec<(usize, &PoolState)> = sides
+            .iter()
             .enumerate()
             .flat_map(|(side, pools)| pools.iter().map(move |p| (side, p)))
             .filter(|(_, p)| select::fits(&spec, &p.pool).is_ok())

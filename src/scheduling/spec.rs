@@ -1,6 +1,7 @@
 //! What the scheduler is told of nodes and pools.
 
 use super::budget::{Budgets, Spent};
+use super::meter::{MeterIx, Meters};
 use super::outcome::AttemptLimits;
 use super::{Millis, Settled};
 use crate::ledger::Served;
@@ -188,6 +189,18 @@ impl From<Pool> for PoolState {
             used: Vec::new(),
         }
     }
+}
+
+/// The meters of these pools. What an account lets through holds for each of its pools, whichever
+/// of them says it.
+pub(super) fn declare(pools: &mut [PoolState]) -> (Meters, Vec<MeterIx>) {
+    let mut meters = Meters::new();
+    let meter_of: Vec<MeterIx> =
+        pools.iter().map(|p| meters.declare(&p.pool.meter, p.pool.limits)).collect();
+    for (state, &meter) in pools.iter_mut().zip(&meter_of) {
+        state.pool.limits = meters.limits(meter);
+    }
+    (meters, meter_of)
 }
 
 /// How to schedule.

@@ -668,3 +668,25 @@ fn what_is_never_answered_stays_unfinished_and_every_unfinished_node_has_a_cause
     assert_eq!(causes.keys().collect::<Vec<_>>(), ["A", "B", "C"]);
     assert!(causes.values().all(|(cause, _)| cause == "no_capable_pool"), "{causes:?}");
 }
+
+#[test]
+fn what_an_account_does_not_let_through_fits_none_of_its_pools() {
+    let plan = r#"{"nodes":[{"id":"A"}]}"#;
+    for (limits, reason) in [
+        ("{concurrent: 0}", "a declared limit is 0"),
+        ("{requests-per-day: 0}", "a declared limit is 0"),
+        ("{input-tokens-per-minute: 100}", "its limit is 100 a minute"),
+        ("{tokens-per-day: 100}", "its limit is 100 a day"),
+    ] {
+        let pools = format!(
+            "pools: [{{id: p, account: x, limits: {limits}}}, {{id: q, account: x}}]"
+        );
+        let json = predicted(plan, &pools, &[]);
+        assert_eq!(json["pauses"][0]["cause"], "no_capable_pool", "{limits}: {json}");
+        let said = json["pauses"][0]["nodes"][0]["reason"].as_str().unwrap();
+        assert_eq!(said.matches(reason).count(), 2, "{limits}: {said}");
+        // A pool of another account takes it all the same.
+        let more = pools.replace("]", ", {id: r, account: y}]");
+        assert_eq!(predicted(plan, &more, &[])["nodes"]["done"], 1, "{limits}");
+    }
+}

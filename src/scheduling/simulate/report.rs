@@ -72,8 +72,8 @@ pub struct Simulation {
     pub timeline: Vec<TimelineEntry>,
     /// Every time nothing ran, and what fits nowhere.
     pub pauses: Vec<PauseRecord>,
-    /// Share of each pool's slots in use over the makespan; where no concurrency is declared, of the
-    /// most that were in use at once.
+    /// Share of the slots of its account that each pool used over the makespan; where no concurrency
+    /// is declared, of the most that the pool used at once.
     pub utilisation: BTreeMap<PoolId, f64>,
 }
 
