@@ -690,3 +690,19 @@ fn what_an_account_does_not_let_through_fits_none_of_its_pools() {
         assert_eq!(predicted(plan, &more, &[])["nodes"]["done"], 1, "{limits}");
     }
 }
+
+#[test]
+fn the_bound_knows_the_tokens_of_a_day() {
+    let plan = r#"{"nodes":[{"id":"A"},{"id":"B"}]}"#;
+    let json = predicted(plan, "pools: [{id: p, limits: {tokens-per-day: 12000}}]", &[]);
+    assert_eq!((&json["makespan_s"], &json["lower_bound_s"]), (&86464.0.into(), &86464.0.into()));
+    // Thirteen of 3 000 tokens, two a day.
+    let nodes: Vec<String> = (0..13)
+        .map(|n| format!(r#"{{"id":"N{n}","input-tokens":2000,"output-tokens":1000}}"#))
+        .collect();
+    let plan = format!(r#"{{"nodes":[{}]}}"#, nodes.join(","));
+    let json = predicted(&plan, "pools: [{id: p, limits: {tokens-per-day: 8000}}]", &[]);
+    let (makespan, bound) = (&json["makespan_s"], &json["lower_bound_s"]);
+    let (makespan, bound) = (makespan.as_f64().unwrap(), bound.as_f64().unwrap());
+    assert!(bound <= makespan && bound > 0.99 * makespan, "{bound} of {makespan}");
+}
