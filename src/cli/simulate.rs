@@ -90,6 +90,25 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
+/// What it costs, as far as that is known.
+fn price(s: &Simulation) -> String {
+    let unpriced = match s.unpriced {
+        0 => return format!("{:>10} USD", dollars(s.cost)),
+        1 => "1 attempt on a pool that declares no price".to_owned(),
+        n => format!("{n} attempts on pools that declare no price"),
+    };
+    if s.cost > 0.0 {
+        format!("{:>10} USD   and {unpriced}", dollars(s.cost))
+    } else {
+        format!("{:>10}       {unpriced}", "unknown")
+    }
+}
+
+/// With four decimals, or as many as a small sum needs.
+fn dollars(usd: f64) -> String {
+    if usd == 0.0 || usd >= 0.001 { format!("{usd:.4}") } else { format!("{usd:.9}") }
+}
+
 /// For a person.
 fn render(s: &Simulation) -> String {
     let mut out = String::new();
@@ -97,7 +116,7 @@ fn render(s: &Simulation) -> String {
     let _ = writeln!(out, "makespan       {:>10.1} s", s.makespan_s);
     let _ = writeln!(out, "lower bound    {:>10.1} s   ({ratio:.3} x)", s.lower_bound_s);
     let _ = writeln!(out, "critical path  {:>10.1} s", s.critical_path_s);
-    let _ = writeln!(out, "cost           {:>10.4} USD", s.cost);
+    let _ = writeln!(out, "cost           {}", price(s));
     let counts: Vec<String> = s.nodes.iter().map(|(state, n)| format!("{n} {state}")).collect();
     let _ = writeln!(out, "nodes          {}", counts.join(", "));
     let _ = writeln!(out, "\npool utilisation");

@@ -706,3 +706,44 @@ fn the_bound_knows_the_tokens_of_a_day() {
     let (makespan, bound) = (makespan.as_f64().unwrap(), bound.as_f64().unwrap());
     assert!(bound <= makespan && bound > 0.99 * makespan, "{bound} of {makespan}");
 }
+
+#[test]
+fn what_is_not_priced_is_said_and_sums_are_round() {
+    let plan = r#"{"nodes":[{"id":"A"},{"id":"B"},{"id":"C","tier":"deep"}]}"#;
+    let pool = |price: &str| format!("{{id: p, tier: standard{price}}}");
+    let set = |price: &str, other: &str| {
+        format!("pools: [{}, {{id: q, tier: deep{other}}}]", pool(price))
+    };
+    // Three times 10 000 tokens.
+    let cost = |pools: &str| {
+        let json = predicted(plan, pools, &[]);
+        (json["cost"].clone(), json["unpriced"].clone())
+    };
+    let four = ", cost-per-mtok: 4";
+    assert_eq!(cost(&set(four, four)), (0.12.into(), 0.into()));
+    assert_eq!(cost(&set(four, "")), (0.08.into(), 1.into()));
+    assert_eq!(cost(&set("", "")), (0.0.into(), 3.into()));
+    assert_eq!(cost(&set(", cost-per-mtok: 0", ", cost-per-mtok: 0")), (0.0.into(), 0.into()));
+    let free = ", cost-per-mtok: 0";
+    for (pools, said) in [
+        (set("", ""), "unknown       3 attempts on pools that declare no price"),
+        (set(four, ""), "0.0800 USD   and 1 attempt on a pool that declares no price"),
+        (set(free, free), "0.0000 USD\n"),
+        (set(free, ", cost-per-mtok: 0.0001"), "0.000001000 USD\n"),
+    ] {
+        let out = rendered(plan, &pools);
+        assert!(out.contains(said), "{pools}: {out}");
+    }
+}
+
+/// The prediction for a plan and a pools file, as a person reads it.
+fn rendered(plan: &str, pools: &str) -> String {
+    let dir = tempfile::tempdir().unwrap();
+    let (plan_file, pools_file) = (dir.path().join("plan.json"), dir.path().join("pools.yml"));
+    std::fs::write(&plan_file, plan).unwrap();
+    std::fs::write(&pools_file, pools).unwrap();
+    let (plan_file, pools_file) = (plan_file.to_str().unwrap(), pools_file.to_str().unwrap());
+    let (code, out, err) = overhaul(&["simulate", "--plan", plan_file, "--pools", pools_file]);
+    assert_eq!(code, 0, "{pools}: {err}");
+    out
+}

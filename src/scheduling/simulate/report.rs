@@ -64,8 +64,10 @@ pub struct Simulation {
     pub lower_bound_s: f64,
     /// Longest path of dependencies on the fastest pools.
     pub critical_path_s: f64,
-    /// US dollars, as far as costs are declared.
+    /// US dollars of the attempts on pools that declare a price.
     pub cost: f64,
+    /// Attempts that were charged on pools that declare none: they are not in `cost`.
+    pub unpriced: usize,
     /// Nodes by final state: `done`, `failed`, `blocked`, `unfinished`.
     pub nodes: BTreeMap<&'static str, usize>,
     /// Every attempt, by start.
@@ -91,7 +93,7 @@ pub(super) fn report(
 ) -> Simulation {
     let done: Vec<bool> = end.nodes.iter().map(|w| w.state == NodeState::Done).collect();
     let mut ran_on = vec![None; done.len()];
-    let mut spent = 0.0;
+    let (mut spent, mut unpriced) = (0.0, 0);
     for entry in &trace.entries {
         if entry.outcome == Outcome::Success {
             ran_on[entry.node] = Some(entry.pool);
@@ -99,7 +101,10 @@ pub(super) fn report(
         if entry.outcome == Outcome::Success || entry.end - entry.start > 1_000 {
             let pool = &start.pools[entry.pool];
             let need = estimate(&start.specs[entry.node], &pool.pool);
-            spent += cost(pool, need).unwrap_or(0.0);
+            match cost(pool, need) {
+                Some(cost) => spent += cost,
+                None => unpriced += 1,
+            }
         }
     }
     #[expect(clippy::cast_precision_loss, reason = "milliseconds")]
@@ -115,7 +120,8 @@ pub(super) fn report(
         makespan_s: makespan / 1_000.0,
         lower_bound_s: lower_bound(&instance, makespan) / 1_000.0,
         critical_path_s: critical_path(&instance) / 1_000.0,
-        cost: spent,
+        cost: (spent * 1.0e9).round() / 1.0e9,
+        unpriced,
         nodes: super::counts(end),
         timeline: trace
             .entries
