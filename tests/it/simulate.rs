@@ -747,3 +747,23 @@ fn rendered(plan: &str, pools: &str) -> String {
     assert_eq!(code, 0, "{pools}: {err}");
     out
 }
+
+#[test]
+fn reasons_of_a_prediction_count_in_seconds_from_its_start() {
+    let plan = r#"{"nodes":[{"id":"A"},{"id":"B"},{"id":"C"}]}"#;
+    let day = "limits: {requests-per-day: 1}, service: {base-seconds: 1.5}";
+    let minute = "limits: {requests-per-minute: 1}, service: {base-seconds: 1.5}";
+    let paused = "service: {base-seconds: 10, outages: [{from-s: 0, to-s: 500}]}";
+    let limited = "service: {outcomes: {rate_limited: 0.5}, reset-seconds: 7.25}";
+    for (pool, said) in [
+        (day, "its daily allowance is used until 86400 s"),
+        (minute, "its window is full until 60 s"),
+        (paused, "transient, until "),
+        (limited, "rate limited, until "),
+    ] {
+        let json = predicted(plan, &format!("pools: [{{id: p, {pool}}}]"), &["--seed", "3"]);
+        let pauses = json["pauses"].to_string();
+        assert!(pauses.contains(said), "{pool}: {pauses}");
+        assert!(!pauses.contains("1970"), "{pool}: {pauses}");
+    }
+}

@@ -162,7 +162,7 @@ fn pauses(trace: &Trace) -> Vec<PauseRecord> {
                     .into_iter()
                     .map(|w| PausedNodeRecord {
                         node: w.node.clone(),
-                        reason: w.reason(),
+                        reason: w.reason_with(|at| format!("{} s", seconds(at))),
                         not_before_s: w.not_before.map(seconds),
                     })
                     .collect(),
