@@ -498,6 +498,7 @@ fn bad_input_is_one_clear_error_with_its_place() {
         (r#"{"nodes":{"id":"A"}}"#, "line 1"),
         (r#"{"nodes":[{"id":"A","tier":0}]}"#, "a rank from 1"),
         (r#"{"nodes":[{"id":"A","tier":"huge"}]}"#, "huge"),
+        (r#"{"nodes":[{"id":"A","severity":"blocker"}]}"#, "do:  `overhaul schema plan` prints"),
         (r#"{"nodes":[{"id":"A","input-tokens":-5}]}"#, "-5"),
         (r#"{"nodes":[{"id":"A","input-tokens":18446744073709551615}]}"#, "node 'A': input-tokens"),
         (r#"{"nodes":[{"id":"A","service-seconds":1e300}]}"#, "node 'A': service-seconds"),
@@ -523,7 +524,13 @@ fn bad_input_is_one_clear_error_with_its_place() {
         ("pools: [{id: p, service: {outcomes: {transient: 1.5}}}]", "service.outcomes"),
         ("pools: 7", "invalid type"),
         ("x", "expected a mapping with `pools`"),
-        ("pools: [{id: p, rpm: 5}]", "do:  `overhaul schema pools` prints"),
+        ("pools: [{id: p, foo: 5}]", "do:  `overhaul schema pools` prints"),
+        ("pools: [{id: p, slots: 5}]", "do:  `overhaul schema pools` prints"),
+        ("pools: [{id: p, provider: nim}]", "do:  `overhaul schema pools` prints"),
+        ("pools: [{id: p, rpm: 5}]", "did you mean `limits.requests-per-minute`?"),
+        ("pools: [{id: p, limits: {rpm: 5}}]", "did you mean `requests-per-minute`?"),
+        ("pools: [{id: p, limits: {max_parallel: 5}}]", "did you mean `concurrent`?"),
+        ("pools: [{id: p, service: {base: 5}}]", "did you mean `base-seconds`?"),
     ];
     let (good_plan, good_pools) = (file("plan.json", plan), file("pools.yml", pools));
     let check = |plan: &str, pools: &str, named: &str, needle: &str| {

@@ -5,10 +5,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::world::{Outage, ServiceModel};
-use crate::config::known_model;
-use crate::model::{
-    Limits, MeterKey, NodeId, Outcome, Pool, PoolId, Provider, Severity, Tier, nearest,
-};
+use crate::config::{known_model, meant};
+use crate::model::{Limits, MeterKey, NodeId, Outcome, Pool, PoolId, Provider, Severity, Tier};
 use crate::scheduling::spec::whole_millis;
 use crate::scheduling::{Millis, NodeSpec, PoolState, ServiceEstimate};
 
@@ -429,7 +427,7 @@ fn explain(message: &str) -> InputError {
     let unknown = message.contains("unknown field") || message.contains("unknown variant");
     let nearest = quoted.next().filter(|_| unknown).and_then(|word| {
         let known: Vec<&str> = quoted.collect();
-        nearest(word, &known).map(str::to_owned)
+        meant(word, &known).map(str::to_owned)
     });
     let message = message
         .replace("struct PlanFile", "an object with `nodes`")
