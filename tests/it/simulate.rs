@@ -774,3 +774,26 @@ fn reasons_of_a_prediction_count_in_seconds_from_its_start() {
         assert!(!pauses.contains("1970"), "{pool}: {pauses}");
     }
 }
+
+#[test]
+fn predictions_are_as_their_schema_says() {
+    let (code, out, err) = overhaul(&["schema", "prediction"]);
+    assert_eq!(code, 0, "{err}");
+    let schema: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert!(jsonschema::meta::is_valid(&schema));
+    let valid = jsonschema::validator_for(&schema).unwrap();
+    let plan = r#"{"nodes":[{"id":"A"},{"id":"B","after":["A"]},{"id":"C","input-tokens":90000}]}"#;
+    for pools in [
+        "pools: [{id: p}]",
+        "pools: [{id: p, limits: {requests-per-minute: 1}, service: {outcomes: {auth: 0.5}}}]",
+        "pools: [{id: p, limits: {concurrent: 0}}]",
+    ] {
+        let json = predicted(plan, pools, &[]);
+        let faults: Vec<String> = valid.iter_errors(&json).map(|e| e.to_string()).collect();
+        assert!(faults.is_empty(), "{pools}: {faults:?}");
+        // Every key that is printed is described.
+        for key in json.as_object().unwrap().keys() {
+            assert!(schema["properties"][key]["description"].is_string(), "{key}");
+        }
+    }
+}

@@ -5,7 +5,7 @@ mod report;
 mod run;
 mod world;
 
-pub use report::{PauseRecord, Simulation, TimelineEntry};
+pub use report::{PauseRecord, Simulation, TimelineEntry, prediction_schema};
 pub(super) use run::{Attempt, Trace, World, run};
 pub use world::{Outage, ServiceModel};
 

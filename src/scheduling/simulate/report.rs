@@ -15,7 +15,7 @@ use crate::ledger::PauseCause;
 use crate::model::{NodeId, Outcome, PoolId};
 
 /// One attempt; times in seconds from the start.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct TimelineEntry {
     /// The node.
     pub node: NodeId,
@@ -32,7 +32,7 @@ pub struct TimelineEntry {
 }
 
 /// A node of a pause.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct PausedNodeRecord {
     /// The node.
     pub node: NodeId,
@@ -43,7 +43,7 @@ pub struct PausedNodeRecord {
 }
 
 /// Nothing ran: since when, until when, which nodes, one record per cause.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct PauseRecord {
     /// Why.
     pub cause: PauseCause,
@@ -55,8 +55,9 @@ pub struct PauseRecord {
     pub nodes: Vec<PausedNodeRecord>,
 }
 
-/// The prediction.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// What `overhaul simulate --json` prints. Times are seconds from the start, exact to a millisecond.
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
+#[schemars(title = "overhaul simulate --json")]
 pub struct Simulation {
     /// End of the last attempt.
     pub makespan_s: f64,
@@ -77,6 +78,15 @@ pub struct Simulation {
     /// Share of the slots of its account that each pool used over the makespan; where no concurrency
     /// is declared, of the most that the pool used at once.
     pub utilisation: BTreeMap<PoolId, f64>,
+}
+
+/// JSON Schema of the prediction.
+#[must_use]
+pub fn prediction_schema() -> schemars::Schema {
+    schemars::generate::SchemaSettings::draft2020_12()
+        .for_serialize()
+        .into_generator()
+        .into_root_schema_for::<Simulation>()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "milliseconds of a month fit 53 bits")]
