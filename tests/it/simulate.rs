@@ -519,9 +519,14 @@ fn bad_input_is_one_clear_error_with_its_place() {
         ("pools: [{id: p, limits: {concurrent: 99999999999}}]", "concurrent"),
         ("pools: [{id: p, tier: .nan}]", "a rank from 1"),
         ("pools: [{id: p, service: {speed: 0}}]", "service.speed"),
-        ("pools: [{id: p, service: {speed: .inf}}]", "service.speed"),
+        ("pools: [{id: p, service: {speed: .inf}}]", "speed must be a finite number above 0"),
         ("pools: [{id: p, service: {jitter: .nan}}]", "service.jitter"),
         ("pools: [{id: p, service: {outcomes: {transient: 1.5}}}]", "service.outcomes"),
+        ("pools: [{}]", "pool 1: give it an `id` or a `model`"),
+        ("pools: [{tier: deep}]", "pool 1: give it an `id` or a `model`"),
+        ("pools: [{id: p, service: {outcomes: {rate-limitd: 0.5}}}]", "did you mean `rate_limited`?"),
+        ("pools: [{id: p, service: {outcomes: {foo: 0.5}}}]", "'foo' is no outcome; success, rate"),
+        ("pools: [{id: p, service: {outcomes: {rate-limited: 0.6, rate_limited: 0.6}}}]", "add up"),
         ("pools: 7", "invalid type"),
         ("x", "expected a mapping with `pools`"),
         ("pools: [{id: p, foo: 5}]", "do:  `overhaul schema pools` prints"),
@@ -796,4 +801,63 @@ fn predictions_are_as_their_schema_says() {
             assert!(schema["properties"][key]["description"].is_string(), "{key}");
         }
     }
+}
+
+/// What the schema says of an input, and what is said of it by the command.
+fn judged(format: &str, text: &str) -> (bool, bool) {
+    use overhaul::scheduling::simulate::input::{plan_schema, pools_schema, read_plan, read_pools};
+    let value: serde_json::Value = serde_yaml::from_str(text).unwrap();
+    let schema = if format == "plan" { plan_schema() } else { pools_schema() };
+    let schema = serde_json::to_value(schema).unwrap();
+    let read = match format {
+        "plan" => read_plan(text).is_ok(),
+        _ => read_pools(text).is_ok(),
+    };
+    (jsonschema::validator_for(&schema).unwrap().is_valid(&value), read)
+}
+
+#[test]
+fn the_schemas_of_the_input_take_what_is_read_and_refuse_what_is_not() {
+    let plans = [
+        (r#"[{"id":"A"}]"#, true),
+        (r#"{"nodes":[{"id":"A","service-seconds":31536000}],"more":1}"#, true),
+        (r#"{"nodes":[{"id":"A","service-seconds":31536001}]}"#, false),
+        (r#"{"nodes":[{"id":"A","input-tokens":1000000000001}]}"#, false),
+        (r#"{"nodes":[{"id":"A","output-tokens":-1}]}"#, false),
+        (r#"[{"idd":"A"}]"#, false),
+        ("7", false),
+    ];
+    for (text, good) in plans {
+        assert_eq!(judged("plan", text), (good, good), "{text}");
+    }
+    let pools = [
+        ("[{id: p}]", true),
+        ("[{model: m}]", true),
+        ("[{provider: worker-command}]", true),
+        ("[{}]", false),
+        ("pools: [{tier: deep}]", false),
+        ("pools: [{id: p, cost-per-mtok: -1}]", false),
+        ("pools: [{id: p, service: {speed: 0}}]", false),
+        ("pools: [{id: p, service: {speed: 0.001}}]", true),
+        ("pools: [{id: p, service: {jitter: 1.1}}]", false),
+        ("pools: [{id: p, service: {base-seconds: -1}}]", false),
+        ("pools: [{id: p, service: {reset-seconds: 1.0e9}}]", false),
+        ("pools: [{id: p, service: {outages: [{from-s: -1, to-s: 1}]}}]", false),
+        ("pools: [{id: p, service: {outcomes: {rate-limited: 0.5, rate_limited: 0.1}}}]", true),
+        ("pools: [{id: p, service: {outcomes: {content-filtered: 1}}}]", true),
+        ("pools: [{id: p, service: {outcomes: {foo: 1}}}]", false),
+        ("pools: [{id: p, service: {outcomes: {error: 2}}}]", false),
+    ];
+    for (text, good) in pools {
+        assert_eq!(judged("pools", text), (good, good), "{text}");
+    }
+    // Every outcome has its name there.
+    let schema = serde_json::to_value(schemars::schema_for!(Outcome)).unwrap();
+    for name in schema["oneOf"].as_array().unwrap().iter().map(|o| o["const"].as_str().unwrap()) {
+        let text = format!("[{{id: p, service: {{outcomes: {{{name}: 0.1}}}}}}]");
+        assert_eq!(judged("pools", &text), (true, true), "{name}");
+    }
+    // What has no model has no slash in its id.
+    let json = predicted(r#"[{"id":"A"}]"#, "[{provider: worker-command}]", &[]);
+    assert!(json["utilisation"]["worker-command"].is_number(), "{json}");
 }

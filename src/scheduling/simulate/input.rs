@@ -6,7 +6,9 @@ use serde::Deserialize;
 
 use super::world::{Outage, ServiceModel};
 use crate::config::{known_model, meant};
-use crate::model::{Limits, MeterKey, NodeId, Outcome, Pool, PoolId, Provider, Severity, Tier};
+use crate::model::{
+    Limits, MeterKey, NodeId, Outcome, Pool, PoolId, Provider, Severity, Tier, nearest,
+};
 use crate::scheduling::spec::whole_millis;
 use crate::scheduling::{Millis, NodeSpec, PoolState, ServiceEstimate};
 
@@ -17,6 +19,8 @@ const TOKENS_MAX: u64 = 1_000_000_000_000;
 /// Highest cost, US dollars per million tokens: far beyond any price, and small enough to be
 /// added up.
 const COST_MAX: f64 = 1.0e9;
+/// Longest time that is accepted, seconds: a year.
+const SECONDS_MAX: f64 = 31_536_000.0;
 /// Longest name of a pool, model, backend or account, characters.
 const NAME_MAX: usize = 200;
 /// Context window where nothing is known, tokens.
@@ -43,9 +47,12 @@ pub enum InputError {
     Size,
 }
 
-/// A plan: any JSON object with `nodes`; further keys beside it are ignored.
+/// A plan: any JSON object with `nodes`, further keys beside it are ignored; or a bare list of nodes.
 #[derive(Debug, Deserialize, schemars::JsonSchema)]
-#[schemars(title = "overhaul simulate --plan")]
+#[schemars(
+    title = "overhaul simulate --plan",
+    extend("type" = ["object", "array"], "items" = {"$ref": "#/$defs/NodeInput"})
+)]
 struct PlanFile {
     /// The nodes, as `overhaul plan --json` prints them; only `id` is required.
     nodes: Vec<NodeInput>,
@@ -71,12 +78,15 @@ struct NodeInput {
     severity: Severity,
     /// Estimated input tokens.
     #[serde(default = "input_tokens")]
+    #[schemars(range(max = TOKENS_MAX))]
     input_tokens: u64,
-    /// Output envelope, tokens.
+    /// Output envelope, tokens; a pool writes at most its own output limit.
     #[serde(default = "output_tokens")]
+    #[schemars(range(max = TOKENS_MAX))]
     output_tokens: u64,
     /// Work in seconds on a pool of speed 1; replaces the pool's own formula.
     #[serde(default)]
+    #[schemars(range(min = 0, max = SECONDS_MAX))]
     service_seconds: Option<f64>,
     /// Of the plan; not needed here.
     #[serde(default)]
@@ -117,25 +127,31 @@ fn output_tokens() -> u64 {
     2_000
 }
 
-/// The pools: an object with `pools`, or a bare list.
+/// The pools: an object with `pools`, or a bare list of pools.
 #[derive(Debug, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-#[schemars(title = "overhaul simulate --pools")]
+#[schemars(
+    title = "overhaul simulate --pools",
+    extend("type" = ["object", "array"], "items" = {"$ref": "#/$defs/PoolInput"})
+)]
 struct PoolsFile {
     /// The pools.
     pools: Vec<PoolInput>,
 }
 
-/// One pool; only `id`, or `provider` and `model`, are needed.
+/// One pool; only an `id`, a `model` or a `provider` is needed.
 #[derive(Debug, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[schemars(extend("anyOf" = [
+    {"required": ["id"]}, {"required": ["model"]}, {"required": ["provider"]}
+]))]
 struct PoolInput {
     /// Unique; `provider[#account]/model` where absent.
     #[serde(default)]
     id: Option<String>,
-    /// Who does the work.
-    #[serde(default = "openai_compatible")]
-    provider: Provider,
+    /// Who does the work; `openai-compatible` where absent.
+    #[serde(default)]
+    provider: Option<Provider>,
     /// Model name.
     #[serde(default)]
     model: String,
@@ -158,16 +174,13 @@ struct PoolInput {
     /// Declared limits.
     #[serde(default)]
     limits: Limits,
-    /// US dollars per million tokens; 0 = free.
+    /// US dollars per million tokens; 0 = free, unknown where absent.
     #[serde(default)]
+    #[schemars(range(min = 0, max = COST_MAX))]
     cost_per_mtok: Option<f64>,
     /// How it behaves.
     #[serde(default)]
     service: Option<ServiceInput>,
-}
-
-fn openai_compatible() -> Provider {
-    Provider::OpenaiCompatible
 }
 
 /// How a pool behaves. Where none of `base-seconds`, `seconds-per-input-ktok` and
@@ -178,25 +191,32 @@ fn openai_compatible() -> Provider {
 struct ServiceInput {
     /// Fixed seconds per attempt.
     #[serde(default)]
+    #[schemars(range(min = 0, max = SECONDS_MAX))]
     base_seconds: Option<f64>,
     /// Seconds per 1 000 input tokens.
     #[serde(default)]
+    #[schemars(range(min = 0, max = SECONDS_MAX))]
     seconds_per_input_ktok: Option<f64>,
     /// Seconds per 1 000 output tokens.
     #[serde(default)]
+    #[schemars(range(min = 0, max = SECONDS_MAX))]
     seconds_per_output_ktok: Option<f64>,
-    /// Divides every duration, also a node's own `service-seconds`.
+    /// Divides every duration, also a node's own `service-seconds`; above 0.
     #[serde(default = "one")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
     speed: f64,
     /// Durations vary by this fraction around the expected one, 0 to 1.
     #[serde(default)]
+    #[schemars(range(min = 0, max = 1))]
     jitter: f64,
-    /// Probability of each outcome; the rest is success.
+    /// Probability of each outcome, 0 to 1, by its name; the rest is success. Hyphens in a name are
+    /// as good as underscores.
     #[serde(default)]
-    #[schemars(with = "BTreeMap<String, f64>")]
-    outcomes: BTreeMap<Outcome, f64>,
-    /// The reset that it states with a limit.
+    #[schemars(schema_with = "probabilities")]
+    outcomes: BTreeMap<String, f64>,
+    /// The reset that it states with a limit, seconds after the answer.
     #[serde(default)]
+    #[schemars(range(min = 0, max = SECONDS_MAX))]
     reset_seconds: Option<f64>,
     /// When it does not answer.
     #[serde(default)]
@@ -212,9 +232,67 @@ fn one() -> f64 {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct OutageInput {
     /// First second.
+    #[schemars(range(min = 0, max = SECONDS_MAX))]
     from_s: f64,
     /// First second after.
+    #[schemars(range(min = 0, max = SECONDS_MAX))]
     to_s: f64,
+}
+
+/// Every outcome.
+const OUTCOMES: [Outcome; 13] = [
+    Outcome::Success,
+    Outcome::RateLimited,
+    Outcome::CreditExhausted,
+    Outcome::ModelUnavailable,
+    Outcome::PacketTooLarge,
+    Outcome::QuotaUnclassified,
+    Outcome::Auth,
+    Outcome::Transient,
+    Outcome::Timeout,
+    Outcome::BadRequest,
+    Outcome::ContentFiltered,
+    Outcome::InvalidResult,
+    Outcome::Error,
+];
+
+fn outcome_names() -> Vec<String> {
+    let name = |outcome| serde_json::to_value(outcome).ok()?.as_str().map(str::to_owned);
+    OUTCOMES.into_iter().filter_map(name).collect()
+}
+
+fn probabilities(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    let mut names = outcome_names();
+    let kebab: Vec<String> =
+        names.iter().filter(|n| n.contains('_')).map(|n| n.replace('_', "-")).collect();
+    names.extend(kebab);
+    schemars::json_schema!({
+        "type": "object",
+        "propertyNames": { "enum": names },
+        "additionalProperties": { "type": "number", "minimum": 0, "maximum": 1 }
+    })
+}
+
+/// The outcomes by their names; what one is called twice adds up.
+fn outcomes(
+    named: &BTreeMap<String, f64>,
+    place: &str,
+) -> Result<BTreeMap<Outcome, f64>, InputError> {
+    let mut out = BTreeMap::new();
+    for (name, probability) in named {
+        let plain = serde_json::Value::from(name.replace('-', "_"));
+        let Ok(outcome) = serde_json::from_value::<Outcome>(plain) else {
+            let known = outcome_names();
+            let words: Vec<&str> = known.iter().map(String::as_str).collect();
+            let shown: String = name.chars().take(60).flat_map(char::escape_debug).collect();
+            return Err(InputError::Format {
+                message: format!("{place}: '{shown}' is no outcome; {} are", words.join(", ")),
+                nearest: nearest(name, &words).map(str::to_owned),
+            });
+        };
+        *out.entry(outcome).or_insert(0.0) += probability;
+    }
+    Ok(out)
 }
 
 /// JSON Schema of the plan file.
@@ -298,13 +376,18 @@ pub fn read_pools(text: &str) -> Result<Vec<(PoolState, ServiceModel)>, InputErr
 }
 
 fn pool(place: usize, input: PoolInput) -> Result<(PoolState, ServiceModel), InputError> {
-    let provider = serde_json::to_value(input.provider)
+    if input.id.is_none() && input.model.is_empty() && input.provider.is_none() {
+        return Err(InputError::Value(format!("pool {}: give it an `id` or a `model`", place + 1)));
+    }
+    let provider_kind = input.provider.unwrap_or(Provider::OpenaiCompatible);
+    let provider = serde_json::to_value(provider_kind)
         .ok()
         .and_then(|v| v.as_str().map(str::to_owned))
         .unwrap_or_default();
-    let id = input.id.unwrap_or_else(|| match &input.account {
-        Some(account) => format!("{provider}#{account}/{}", input.model),
-        None => format!("{provider}/{}", input.model),
+    let id = input.id.unwrap_or_else(|| {
+        let account = input.account.as_ref().map(|a| format!("#{a}")).unwrap_or_default();
+        let model = if input.model.is_empty() { "" } else { "/" };
+        format!("{provider}{account}{model}{}", input.model)
     });
     let known = known_model(&input.model);
     let texts = [
@@ -339,7 +422,7 @@ fn pool(place: usize, input: PoolInput) -> Result<(PoolState, ServiceModel), Inp
     };
     let pool = Pool {
         id: PoolId::new(id),
-        provider: input.provider,
+        provider: provider_kind,
         meter,
         tier: input.tier,
         context_tokens: input
@@ -361,13 +444,14 @@ fn behaviour(id: &str, s: ServiceInput) -> Result<(ServiceEstimate, ServiceModel
     let place = |key: &str| format!("pool '{id}': service.{key}");
     let expected = expected(&s, place)?;
     if !s.speed.is_finite() || s.speed <= 0.0 {
-        return Err(InputError::Value(format!("{} must be above 0", place("speed"))));
+        return Err(InputError::Value(format!("{} must be a finite number above 0", place("speed"))));
     }
     if !(0.0..=1.0).contains(&s.jitter) {
         return Err(InputError::Value(format!("{} must lie in 0 to 1", place("jitter"))));
     }
-    let sum: f64 = s.outcomes.values().sum();
-    if s.outcomes.values().any(|p| !(0.0..=1.0).contains(p)) || sum > 1.0 + 1e-9 {
+    let outcomes = outcomes(&s.outcomes, &place("outcomes"))?;
+    let sum: f64 = outcomes.values().sum();
+    if outcomes.values().any(|p| !(0.0..=1.0).contains(p)) || sum > 1.0 + 1e-9 {
         return Err(InputError::Value(format!(
             "{}: probabilities must lie in 0 to 1 and add up to at most 1",
             place("outcomes")
@@ -384,7 +468,7 @@ fn behaviour(id: &str, s: ServiceInput) -> Result<(ServiceEstimate, ServiceModel
     outages.sort_by_key(|o| o.from);
     let service = ServiceEstimate { speed: s.speed, ..expected };
     let reset = s.reset_seconds.map(|r| millis(r, &place("reset-seconds"))).transpose()?;
-    let model = ServiceModel { jitter: s.jitter, outcomes: s.outcomes, reset, outages };
+    let model = ServiceModel { jitter: s.jitter, outcomes, reset, outages };
     Ok((service, model))
 }
 
@@ -413,10 +497,10 @@ fn millis(seconds: f64, place: &str) -> Result<Millis, InputError> {
     Ok(whole_millis(exact_millis(seconds, place)?))
 }
 
-/// Seconds to milliseconds; at most a year.
+/// Seconds to milliseconds.
 fn exact_millis(seconds: f64, place: &str) -> Result<f64, InputError> {
-    if !(0.0..=31_536_000.0).contains(&seconds) {
-        return Err(InputError::Value(format!("{place} must lie in 0 to 31536000 seconds")));
+    if !(0.0..=SECONDS_MAX).contains(&seconds) {
+        return Err(InputError::Value(format!("{place} must lie in 0 to {SECONDS_MAX} seconds")));
     }
     Ok(seconds * 1_000.0)
 }
