@@ -499,7 +499,12 @@ fn bad_input_is_one_clear_error_with_its_place() {
         (r#"{"nodes":[{"id":"A","tier":0}]}"#, "a rank from 1"),
         (r#"{"nodes":[{"id":"A","tier":"huge"}]}"#, "huge"),
         (r#"{"nodes":[{"id":"A","severity":"blocker"}]}"#, "do:  `overhaul schema plan` prints"),
-        (r#"{"nodes":[{"id":"A","input-tokens":-5}]}"#, "-5"),
+        (r#"{"nodes":[{"id":"A","input-tokens":-5}]}"#, "node 'A': input-tokens: invalid value"),
+        (r#"{"nodes":[{"id":"A","tier":[]}]}"#, "node 'A': tier: "),
+        (r#"{"nodes":[{"id":"A"},{"tier":"deep"}]}"#, "node 2: missing field `id`"),
+        (r#"{"nodes":[{"id":"A","titel":1}]}"#, "did you mean `title`?"),
+        (r#"[{"id":"A","output-tokens":"x"}]"#, "expected a whole number from 0"),
+        ("nodes:\n  - id: A", "this is no JSON"),
         (r#"{"nodes":[{"id":"A","input-tokens":18446744073709551615}]}"#, "node 'A': input-tokens"),
         (r#"{"nodes":[{"id":"A","service-seconds":1e300}]}"#, "node 'A': service-seconds"),
         (r#"{"nodes":[{"id":"A","service-seconds":-1}]}"#, "node 'A': service-seconds"),
@@ -518,6 +523,9 @@ fn bad_input_is_one_clear_error_with_its_place() {
         ("pools: [{id: p, limits: {concurrent: -1}}]", "concurrent"),
         ("pools: [{id: p, limits: {concurrent: 99999999999}}]", "concurrent"),
         ("pools: [{id: p, tier: .nan}]", "a rank from 1"),
+        ("pools: [{id: p, context-tokens: x}]", "expected a whole number from 0"),
+        ("pools: [{id: p, service: 7}]", "expected how a pool behaves"),
+        ("pools: [{id: p, service: {speed: x}}]", "expected a number"),
         ("pools: [{id: p, service: {speed: 0}}]", "service.speed"),
         ("pools: [{id: p, service: {speed: .inf}}]", "speed must be a finite number above 0"),
         ("pools: [{id: p, service: {jitter: .nan}}]", "service.jitter"),
@@ -542,7 +550,10 @@ fn bad_input_is_one_clear_error_with_its_place() {
         let (code, out, err) = overhaul(&["simulate", "--plan", plan, "--pools", pools, "--json"]);
         assert_eq!((code, out.as_str()), (2, ""), "{needle}: {err}");
         assert!(err.contains(needle) && err.contains(named), "{needle}: {err}");
-        assert!(err.contains("\n  do:") && !err.contains("struct "), "{err}");
+        assert!(err.contains("\n  do:"), "{err}");
+        for ours in ["struct ", "u64", "u32", "f64", "ident", "sequence", "Input"] {
+            assert!(!err.contains(ours), "{ours}: {err}");
+        }
         assert!(!err.chars().any(|c| c.is_control() && c != '\n'), "{err:?}");
     };
     for (text, needle) in bad_plans {
@@ -860,4 +871,34 @@ fn the_schemas_of_the_input_take_what_is_read_and_refuse_what_is_not() {
     // What has no model has no slash in its id.
     let json = predicted(r#"[{"id":"A"}]"#, "[{provider: worker-command}]", &[]);
     assert!(json["utilisation"]["worker-command"].is_number(), "{json}");
+}
+
+#[test]
+fn marks_standard_input_and_negative_numbers_are_taken_as_they_are_meant() {
+    use std::io::Write as _;
+    let dir = tempfile::tempdir().unwrap();
+    let pools = dir.path().join("pools.yml");
+    std::fs::write(&pools, "\u{feff}pools: [{id: p}]").unwrap();
+    let pools = pools.to_str().unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_overhaul"))
+        .args(["simulate", "--plan", "-", "--pools", pools, "--json"])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut plan = child.stdin.take().unwrap();
+    plan.write_all("\u{feff}{\"nodes\":[{\"id\":\"A\"}]}".as_bytes()).unwrap();
+    drop(plan);
+    let out = child.wait_with_output().unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(json["nodes"]["done"], 1);
+    for (args, said) in [
+        (["--plan", "-", "--pools", "-", "--seed", "0"], "cannot be the plan and the pools"),
+        (["--plan", pools, "--pools", pools, "--seed", "-1"], "use a whole number from 0"),
+        (["--plan", pools, "--pools", pools, "--seed", "x"], "use a whole number from 0"),
+        (["--plan", pools, "--pools", pools, "--dial", "-1"], "a number from 0 to 1"),
+    ] {
+        let (code, _, err) = overhaul(&[&["simulate"], &args[..]].concat());
+        assert!(code == 2 && err.contains(said), "{args:?}: {err}");
+    }
 }

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use super::explain;
 use super::world::{Outage, ServiceModel};
-use crate::config::{known_model, meant};
+use crate::config::known_model;
 use crate::model::{
     Limits, MeterKey, NodeId, Outcome, Pool, PoolId, Provider, Severity, Tier, nearest,
 };
@@ -61,7 +62,7 @@ struct PlanFile {
 /// One node; only `id` is required.
 #[derive(Debug, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-struct NodeInput {
+pub(super) struct NodeInput {
     /// Unique.
     id: NodeId,
     /// Hard dependencies.
@@ -311,6 +312,11 @@ pub fn pools_schema() -> schemars::Schema {
         .into_root_schema_for::<PoolsFile>()
 }
 
+/// Without the mark of its byte order, which some editors write.
+fn without_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
+}
+
 /// Reads a plan file (JSON).
 ///
 /// # Errors
@@ -319,12 +325,13 @@ pub fn read_plan(text: &str) -> Result<Vec<NodeSpec>, InputError> {
     if text.len() > MAX_BYTES {
         return Err(InputError::Size);
     }
+    let text = without_mark(text);
     let nodes = if text.trim_start().starts_with('[') {
         serde_json::from_str::<Vec<NodeInput>>(text)
     } else {
         serde_json::from_str::<PlanFile>(text).map(|file| file.nodes)
     };
-    let nodes = nodes.map_err(|error| explain(&error.to_string()))?;
+    let nodes = nodes.map_err(|error| explain::plan(text, &error))?;
     nodes
         .into_iter()
         .map(|n| {
@@ -360,6 +367,7 @@ pub fn read_pools(text: &str) -> Result<Vec<(PoolState, ServiceModel)>, InputErr
     if text.len() > MAX_BYTES {
         return Err(InputError::Size);
     }
+    let text = without_mark(text);
     let first =
         text.lines().map(str::trim).find(|l| !l.is_empty() && !l.starts_with('#') && *l != "---");
     let bare = first.is_some_and(|l| l == "-" || l.starts_with("- ") || l.starts_with('['));
@@ -368,7 +376,7 @@ pub fn read_pools(text: &str) -> Result<Vec<(PoolState, ServiceModel)>, InputErr
     } else {
         serde_yaml::from_str::<PoolsFile>(text).map(|file| file.pools)
     };
-    let pools = pools.map_err(|error| explain(&error.to_string()))?;
+    let pools = pools.map_err(|error| explain::explain(&error.to_string()))?;
     if pools.is_empty() {
         return Err(InputError::Value("`pools` is empty: name at least one pool".to_owned()));
     }
@@ -503,20 +511,4 @@ fn exact_millis(seconds: f64, place: &str) -> Result<f64, InputError> {
         return Err(InputError::Value(format!("{place} must lie in 0 to {SECONDS_MAX} seconds")));
     }
     Ok(seconds * 1_000.0)
-}
-
-/// The parser's message with the nearest known key or word, without the names of our own types.
-fn explain(message: &str) -> InputError {
-    let mut quoted = message.split('`').skip(1).step_by(2);
-    let unknown = message.contains("unknown field") || message.contains("unknown variant");
-    let nearest = quoted.next().filter(|_| unknown).and_then(|word| {
-        let known: Vec<&str> = quoted.collect();
-        meant(word, &known).map(str::to_owned)
-    });
-    let message = message
-        .replace("struct PlanFile", "an object with `nodes`")
-        .replace("struct PoolsFile", "a mapping with `pools`")
-        .replace("struct NodeInput", "a node")
-        .replace("struct PoolInput", "a pool");
-    InputError::Format { message: message.chars().take(600).collect(), nearest }
 }
