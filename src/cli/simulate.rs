@@ -13,7 +13,8 @@ pub(super) struct Args {
     /// The plan: JSON with `nodes`, as `overhaul plan --json` prints it; `-` = standard input.
     #[arg(long, value_name = "FILE")]
     plan: PathBuf,
-    /// The pools and how they behave: YAML or JSON with `pools`; `-` = standard input.
+    /// The pools and how they behave: YAML or JSON with `pools`, or a configuration, whose pools
+    /// then take the default time; `-` = standard input.
     #[arg(long, value_name = "FILE")]
     pools: PathBuf,
     /// Seed of jitter and outcomes.

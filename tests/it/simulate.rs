@@ -902,3 +902,39 @@ fn marks_standard_input_and_negative_numbers_are_taken_as_they_are_meant() {
         assert!(code == 2 && err.contains(said), "{args:?}: {err}");
     }
 }
+
+#[test]
+fn the_pools_of_a_configuration_can_be_simulated() {
+    let plan = r#"{"nodes":[{"id":"A"},{"id":"B","tier":"deep"}]}"#;
+    let example = include_str!("../../examples/overhaul.yml");
+    let json = predicted(plan, example, &[]);
+    assert_eq!(json["nodes"]["done"], 2);
+    // A plain command is there only where the policy lets it.
+    assert!(json["utilisation"]["local-small"].is_number(), "{json}");
+    let policy = "version: 1\ndispatch: {command-workers: %}\npools:\n  \
+                  - {provider: codex, model: m}\n  - {id: x, provider: codex, model: n}\n  \
+                  - {id: c, provider: worker-command, command: [./c]}\nexclude: ['codex:m']\n";
+    for (on, there) in [("true", vec!["c", "x"]), ("false", vec!["x"])] {
+        let json = predicted(plan, &policy.replace('%', on), &[]);
+        let ids: Vec<&String> = json["utilisation"].as_object().unwrap().keys().collect();
+        assert_eq!(ids, there, "{on}");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let plan = file("plan.json", plan);
+    for (text, said) in [
+        ("version: 1\npools: [{provider: codex, modle: m}]", "line 2, column"),
+        (
+            "version: 1\npools: [{provider: codex, model: m}]\nexclude: [codex]",
+            "no pool of this configuration is left: codex/m excluded by 'codex'",
+        ),
+    ] {
+        let set = file("overhaul.yml", text);
+        let (code, _, err) = overhaul(&["simulate", "--plan", &plan, "--pools", &set]);
+        assert!(code == 2 && err.contains(said), "{err}");
+    }
+}

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::explain;
+use super::{configured, explain};
 use super::world::{Outage, ServiceModel};
 use crate::config::known_model;
 use crate::model::{
@@ -359,7 +359,7 @@ pub fn read_plan(text: &str) -> Result<Vec<NodeSpec>, InputError> {
         .collect()
 }
 
-/// Reads a pools file (YAML, which JSON is part of).
+/// Reads a pools file, or the pools of a configuration (YAML, which JSON is part of).
 ///
 /// # Errors
 /// When it is not the format, or a value is out of range.
@@ -368,6 +368,9 @@ pub fn read_pools(text: &str) -> Result<Vec<(PoolState, ServiceModel)>, InputErr
         return Err(InputError::Size);
     }
     let text = without_mark(text);
+    if configured::is_configuration(text) {
+        return configured::read(text);
+    }
     let first =
         text.lines().map(str::trim).find(|l| !l.is_empty() && !l.starts_with('#') && *l != "---");
     let bare = first.is_some_and(|l| l == "-" || l.starts_with("- ") || l.starts_with('['));

@@ -1,5 +1,6 @@
 //! The real scheduler under a virtual clock that starts at 0.
 
+mod configured;
 mod explain;
 pub mod input;
 mod report;
