@@ -368,12 +368,12 @@ pub fn read_pools(text: &str) -> Result<Vec<(PoolState, ServiceModel)>, InputErr
         return Err(InputError::Size);
     }
     let text = without_mark(text);
-    if configured::is_configuration(text) {
-        return configured::read(text);
-    }
     let first =
         text.lines().map(str::trim).find(|l| !l.is_empty() && !l.starts_with('#') && *l != "---");
     let bare = first.is_some_and(|l| l == "-" || l.starts_with("- ") || l.starts_with('['));
+    if !bare && configured::is_configuration(text) {
+        return configured::read(text);
+    }
     let pools = if bare {
         serde_yaml::from_str::<Vec<PoolInput>>(text)
     } else {
