@@ -938,3 +938,99 @@ fn the_pools_of_a_configuration_can_be_simulated() {
         assert!(code == 2 && err.contains(said), "{err}");
     }
 }
+
+#[test]
+fn the_examples_give_the_prediction_that_the_documentation_describes() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let docs = std::fs::read_to_string(root.join("docs/simulate.md")).unwrap();
+    // The invocation as it is written there.
+    let line = docs.lines().find(|l| l.starts_with("$ overhaul simulate")).unwrap();
+    let out = Command::new(env!("CARGO_BIN_EXE_overhaul"))
+        .args(line.split_whitespace().skip(2).chain(["--json"]))
+        .current_dir(root)
+        .output()
+        .unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(json["nodes"], serde_json::json!({"done": 6, "unfinished": 1}));
+    let named = |key: &str| docs.contains(&format!("`{key}`"));
+    for key in json.as_object().unwrap().keys() {
+        assert!(named(key), "{key}");
+    }
+    for list in ["timeline", "pauses"] {
+        for key in json[list][0].as_object().unwrap().keys() {
+            assert!(named(key), "{list}: {key}");
+        }
+    }
+    let schema = serde_json::to_value(schemars::schema_for!(Outcome)).unwrap();
+    for outcome in schema["oneOf"].as_array().unwrap() {
+        assert!(named(outcome["const"].as_str().unwrap()), "{outcome}");
+    }
+    use overhaul::scheduling::simulate::input::{plan_schema, pools_schema};
+    for schema in [plan_schema(), pools_schema()] {
+        let schema = serde_json::to_value(schema).unwrap();
+        for (name, part) in schema["$defs"].as_object().unwrap() {
+            let keys = part["properties"].as_object().into_iter().flatten();
+            for (key, _) in keys.filter(|_| name == "ServiceInput") {
+                assert!(docs.contains(key.as_str()), "{name}: {key}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_documented_times_and_counts_of_failures_hold() {
+    let plan = r#"{"nodes":[{"id":"A"},{"id":"B","depends-on":["A"]}]}"#;
+    let attempts = |outcome: &str| {
+        let pools = format!(
+            "pools: [{{id: p, cost-per-mtok: 1, service: {{base-seconds: 10, outcomes: {{{outcome}: 1}}}}}}]"
+        );
+        let json = predicted(plan, &pools, &[]);
+        let timeline = json["timeline"].as_array().unwrap().clone();
+        let length = |e: &serde_json::Value| {
+            e["end_s"].as_f64().unwrap() - e["start_s"].as_f64().unwrap()
+        };
+        let took = length(&timeline[0]);
+        assert!(timeline.iter().all(|e| (length(e) - took).abs() < 1e-6), "{outcome}");
+        let last = if json["nodes"]["failed"] == 1 { "blocked" } else { "unfinished" };
+        (timeline.len(), took, json["cost"].as_f64().unwrap() > 0.0, last)
+    };
+    for (outcome, expected) in [
+        ("rate_limited", (1_000, 1.0, false, "unfinished")),
+        ("quota_unclassified", (1_000, 1.0, false, "unfinished")),
+        ("model_unavailable", (1, 1.0, false, "unfinished")),
+        ("credit_exhausted", (1, 1.0, false, "unfinished")),
+        ("auth", (1, 1.0, false, "unfinished")),
+        ("packet_too_large", (1, 1.0, false, "unfinished")),
+        ("bad_request", (1, 1.0, false, "blocked")),
+        ("content_filtered", (1, 1.0, false, "blocked")),
+        ("invalid_result", (2, 10.0, true, "blocked")),
+        ("error", (2, 10.0, true, "blocked")),
+        ("transient", (8, 5.0, true, "blocked")),
+        ("timeout", (8, 20.0, true, "blocked")),
+    ] {
+        assert_eq!(attempts(outcome), expected, "{outcome}");
+    }
+}
+
+#[test]
+fn a_prediction_of_nothing_done_is_a_prediction_and_one_account_is_many_pools() {
+    // Whatever it says, it was made: exit code 0 (which `predicted` checks).
+    let failed = "pools: [{id: p, service: {outcomes: {error: 1}}}]";
+    assert_eq!(predicted(r#"[{"id":"A"}]"#, failed, &[])["nodes"]["failed"], 1);
+    assert_eq!(predicted("[]", failed, &[])["makespan_s"], 0.0);
+    // A limit makes the pool wait that met it; another of the account goes on.
+    let pools = "pools: [{id: p, account: x, cost-per-mtok: 0, \
+                 service: {outcomes: {rate_limited: 1}}}, {id: q, account: x, cost-per-mtok: 1}]";
+    let json = predicted(r#"[{"id":"A"}]"#, pools, &[]);
+    assert_eq!((&json["timeline"][1]["pool"], &json["timeline"][1]["start_s"]), (&"q".into(), &1.0.into()));
+    // What is refused gives its tokens back, and stays a request.
+    for (limit, start) in [("input-tokens-per-minute: 8000", 3.0), ("requests-per-minute: 1", 60.0)] {
+        let pools = format!(
+            "pools: [{{id: p, limits: {{{limit}}}, service: {{reset-seconds: 2, outcomes: {{rate_limited: 0.5}}}}}}]"
+        );
+        let refused = (0..50).map(|seed| predicted(r#"[{"id":"A"}]"#, &pools, &["--seed", &seed.to_string()]));
+        let json = refused.into_iter().find(|json| json["timeline"][0]["outcome"] == "rate_limited").unwrap();
+        assert_eq!(json["timeline"][1]["start_s"], start, "{limit}");
+    }
+}
