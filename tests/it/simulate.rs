@@ -1034,3 +1034,23 @@ fn a_prediction_of_nothing_done_is_a_prediction_and_one_account_is_many_pools() 
         assert_eq!(json["timeline"][1]["start_s"], start, "{limit}");
     }
 }
+
+#[test]
+fn a_floor_is_lowered_only_where_every_pool_has_a_tier() {
+    let plan = r#"[{"id":"A","tier":"deep"},{"id":"B","tier":"deep"}]"#;
+    let ran = |tier: &str| -> BTreeMap<String, usize> {
+        let pools = format!(
+            "[{{id: p, tier: standard, limits: {{concurrent: 1}}}}, \
+              {{id: q{tier}, limits: {{concurrent: 1}}}}]"
+        );
+        let mut count = BTreeMap::new();
+        for e in predicted(plan, &pools, &[])["timeline"].as_array().unwrap() {
+            *count.entry(e["pool"].as_str().unwrap().to_owned()).or_insert(0) += 1;
+        }
+        count
+    };
+    let both = BTreeMap::from([("p".to_owned(), 1), ("q".to_owned(), 1)]);
+    assert_eq!(ran(", tier: standard"), both);
+    assert_eq!(ran(", tier: small"), BTreeMap::from([("p".to_owned(), 2)]));
+    assert_eq!(ran(""), BTreeMap::from([("q".to_owned(), 2)]), "the unknown one may be deep");
+}
