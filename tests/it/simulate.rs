@@ -1054,3 +1054,19 @@ fn a_floor_is_lowered_only_where_every_pool_has_a_tier() {
     assert_eq!(ran(", tier: small"), BTreeMap::from([("p".to_owned(), 2)]));
     assert_eq!(ran(""), BTreeMap::from([("q".to_owned(), 2)]), "the unknown one may be deep");
 }
+
+#[test]
+fn order_comes_from_the_edges_of_a_plan_and_planning_writes_them() {
+    let plan = |after: &str| {
+        format!(
+            r#"[{{"id":"A","writes":[{{"folder":"src"}}]}},
+                {{"id":"B","writes":[{{"path":"src/x.rs"}}]{after}}}]"#
+        )
+    };
+    let starts = |after: &str| predicted(&plan(after), "[{id: p}]", &[])["timeline"][1]["start_s"].clone();
+    assert_eq!(starts(""), 0.0);
+    assert_eq!(starts(r#","after":["A"]"#), 64.0);
+    let schema = serde_json::to_value(overhaul::scheduling::simulate::input::plan_schema()).unwrap();
+    let said = schema["$defs"]["NodeInput"]["properties"]["writes"]["description"].as_str().unwrap();
+    assert!(said.contains("orders nothing here"), "{said}");
+}

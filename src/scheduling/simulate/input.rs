@@ -68,7 +68,7 @@ pub(super) struct NodeInput {
     /// Hard dependencies.
     #[serde(default)]
     depends_on: Vec<NodeId>,
-    /// Order only.
+    /// Order only; a plan has it wherever two nodes may write the same file.
     #[serde(default)]
     after: Vec<NodeId>,
     /// Capability floor.
@@ -97,11 +97,12 @@ pub(super) struct NodeInput {
     #[serde(default)]
     #[expect(dead_code, reason = "accepted, not used")]
     findings: Option<serde_json::Value>,
-    /// Of the plan; not needed here.
+    /// Of the plan; orders nothing here: where two nodes may write the same file, the plan says
+    /// `after`.
     #[serde(default)]
     #[expect(dead_code, reason = "accepted, not used")]
     writes: Option<serde_json::Value>,
-    /// Of the plan; not needed here.
+    /// Of the plan; orders nothing here, as `writes`.
     #[serde(default)]
     #[expect(dead_code, reason = "accepted, not used")]
     creates: Option<serde_json::Value>,
