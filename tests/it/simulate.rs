@@ -532,7 +532,10 @@ fn bad_input_is_one_clear_error_with_its_place() {
         ("pools: [{id: p, service: {outcomes: {transient: 1.5}}}]", "service.outcomes"),
         ("pools: [{}]", "pool 1: give it an `id` or a `model`"),
         ("pools: [{tier: deep}]", "pool 1: give it an `id` or a `model`"),
-        ("pools: [{id: p, service: {outcomes: {rate-limitd: 0.5}}}]", "did you mean `rate_limited`?"),
+        (
+            "pools: [{id: p, service: {outcomes: {rate-limitd: 0.5}}}]",
+            "did you mean `rate_limited`?",
+        ),
         ("pools: [{id: p, service: {outcomes: {foo: 0.5}}}]", "'foo' is no outcome; success, rate"),
         ("pools: [{id: p, service: {outcomes: {rate-limited: 0.6, rate_limited: 0.6}}}]", "add up"),
         ("pools: 7", "invalid type"),
@@ -607,7 +610,7 @@ fn predicted(plan: &str, pools: &str, more: &[&str]) -> serde_json::Value {
     };
     let (plan, pools) = (file("plan.json", plan), file("pools.yml", pools));
     let args = ["simulate", "--plan", &plan, "--pools", &pools, "--json"];
-    let (code, out, err) = overhaul(&[&args, more].concat());
+    let (code, out, err) = overhaul(&[&args[..], more].concat());
     assert_eq!(code, 0, "{pools}: {err}");
     serde_json::from_str(&out).unwrap()
 }
@@ -701,9 +704,8 @@ fn what_an_account_does_not_let_through_fits_none_of_its_pools() {
         ("{input-tokens-per-minute: 100}", "its limit is 100 a minute"),
         ("{tokens-per-day: 100}", "its limit is 100 a day"),
     ] {
-        let pools = format!(
-            "pools: [{{id: p, account: x, limits: {limits}}}, {{id: q, account: x}}]"
-        );
+        let pools =
+            format!("pools: [{{id: p, account: x, limits: {limits}}}, {{id: q, account: x}}]");
         let json = predicted(plan, &pools, &[]);
         assert_eq!(json["pauses"][0]["cause"], "no_capable_pool", "{limits}: {json}");
         let said = json["pauses"][0]["nodes"][0]["reason"].as_str().unwrap();
@@ -777,7 +779,7 @@ fn reasons_of_a_prediction_count_in_seconds_from_its_start() {
     let day = "limits: {requests-per-day: 1}, service: {base-seconds: 1.5}";
     let minute = "limits: {requests-per-minute: 1}, service: {base-seconds: 1.5}";
     let paused = "service: {base-seconds: 10, outages: [{from-s: 0, to-s: 500}]}";
-    let limited = "service: {outcomes: {rate_limited: 0.5}, reset-seconds: 7.25}";
+    let limited = "service: {outcomes: {rate_limited: 1}, reset-seconds: 7.25}";
     for (pool, said) in [
         (day, "its daily allowance is used until 86400 s"),
         (minute, "its window is full until 60 s"),
@@ -898,7 +900,7 @@ fn marks_standard_input_and_negative_numbers_are_taken_as_they_are_meant() {
         (["--plan", pools, "--pools", pools, "--seed", "x"], "use a whole number from 0"),
         (["--plan", pools, "--pools", pools, "--dial", "-1"], "a number from 0 to 1"),
     ] {
-        let (code, _, err) = overhaul(&[&["simulate"], &args[..]].concat());
+        let (code, _, err) = overhaul(&[&["simulate"][..], &args[..]].concat());
         assert!(code == 2 && err.contains(said), "{args:?}: {err}");
     }
 }
@@ -987,9 +989,8 @@ fn the_documented_times_and_counts_of_failures_hold() {
         );
         let json = predicted(plan, &pools, &[]);
         let timeline = json["timeline"].as_array().unwrap().clone();
-        let length = |e: &serde_json::Value| {
-            e["end_s"].as_f64().unwrap() - e["start_s"].as_f64().unwrap()
-        };
+        let length =
+            |e: &serde_json::Value| e["end_s"].as_f64().unwrap() - e["start_s"].as_f64().unwrap();
         let took = length(&timeline[0]);
         assert!(timeline.iter().all(|e| (length(e) - took).abs() < 1e-6), "{outcome}");
         let last = if json["nodes"]["failed"] == 1 { "blocked" } else { "unfinished" };
@@ -1023,14 +1024,22 @@ fn a_prediction_of_nothing_done_is_a_prediction_and_one_account_is_many_pools() 
     let pools = "pools: [{id: p, account: x, cost-per-mtok: 0, \
                  service: {outcomes: {rate_limited: 1}}}, {id: q, account: x, cost-per-mtok: 1}]";
     let json = predicted(r#"[{"id":"A"}]"#, pools, &[]);
-    assert_eq!((&json["timeline"][1]["pool"], &json["timeline"][1]["start_s"]), (&"q".into(), &1.0.into()));
+    assert_eq!(
+        (&json["timeline"][1]["pool"], &json["timeline"][1]["start_s"]),
+        (&"q".into(), &1.0.into())
+    );
     // What is refused gives its tokens back, and stays a request.
-    for (limit, start) in [("input-tokens-per-minute: 8000", 3.0), ("requests-per-minute: 1", 60.0)] {
+    for (limit, start) in [("input-tokens-per-minute: 8000", 3.0), ("requests-per-minute: 1", 60.0)]
+    {
         let pools = format!(
             "pools: [{{id: p, limits: {{{limit}}}, service: {{reset-seconds: 2, outcomes: {{rate_limited: 0.5}}}}}}]"
         );
-        let refused = (0..50).map(|seed| predicted(r#"[{"id":"A"}]"#, &pools, &["--seed", &seed.to_string()]));
-        let json = refused.into_iter().find(|json| json["timeline"][0]["outcome"] == "rate_limited").unwrap();
+        let refused = (0..50)
+            .map(|seed| predicted(r#"[{"id":"A"}]"#, &pools, &["--seed", &seed.to_string()]));
+        let json = refused
+            .into_iter()
+            .find(|json| json["timeline"][0]["outcome"] == "rate_limited")
+            .unwrap();
         assert_eq!(json["timeline"][1]["start_s"], start, "{limit}");
     }
 }
@@ -1063,10 +1072,13 @@ fn order_comes_from_the_edges_of_a_plan_and_planning_writes_them() {
                 {{"id":"B","writes":[{{"path":"src/x.rs"}}]{after}}}]"#
         )
     };
-    let starts = |after: &str| predicted(&plan(after), "[{id: p}]", &[])["timeline"][1]["start_s"].clone();
+    let starts =
+        |after: &str| predicted(&plan(after), "[{id: p}]", &[])["timeline"][1]["start_s"].clone();
     assert_eq!(starts(""), 0.0);
     assert_eq!(starts(r#","after":["A"]"#), 64.0);
-    let schema = serde_json::to_value(overhaul::scheduling::simulate::input::plan_schema()).unwrap();
-    let said = schema["$defs"]["NodeInput"]["properties"]["writes"]["description"].as_str().unwrap();
+    let schema =
+        serde_json::to_value(overhaul::scheduling::simulate::input::plan_schema()).unwrap();
+    let said =
+        schema["$defs"]["NodeInput"]["properties"]["writes"]["description"].as_str().unwrap();
     assert!(said.contains("orders nothing here"), "{said}");
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::{configured, explain};
 use super::world::{Outage, ServiceModel};
+use super::{configured, explain};
 use crate::config::known_model;
 use crate::model::{
     Limits, MeterKey, NodeId, Outcome, Pool, PoolId, Provider, Severity, Tier, nearest,
@@ -456,7 +456,10 @@ fn behaviour(id: &str, s: ServiceInput) -> Result<(ServiceEstimate, ServiceModel
     let place = |key: &str| format!("pool '{id}': service.{key}");
     let expected = expected(&s, place)?;
     if !s.speed.is_finite() || s.speed <= 0.0 {
-        return Err(InputError::Value(format!("{} must be a finite number above 0", place("speed"))));
+        return Err(InputError::Value(format!(
+            "{} must be a finite number above 0",
+            place("speed")
+        )));
     }
     if !(0.0..=1.0).contains(&s.jitter) {
         return Err(InputError::Value(format!("{} must lie in 0 to 1", place("jitter"))));
