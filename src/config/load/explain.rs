@@ -2,6 +2,7 @@
 
 use super::super::ConfigError;
 use super::super::secret::names_secret;
+use crate::model::nearest;
 
 /// What people write, and what it is called here.
 const SYNONYMS: &[(&str, &str)] = &[
@@ -220,16 +221,6 @@ fn other(message: &str, place: &str) -> (String, String) {
         (message, "mend the YAML at this place; quote texts that hold `: `, `#`, `*`, `&` or `{`")
     };
     (format!("{prefix}{what}"), remedy.to_owned())
-}
-
-/// The nearest known word within a third of its length.
-fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
-    known
-        .iter()
-        .map(|k| (strsim::damerau_levenshtein(word, k), *k))
-        .filter(|(distance, k)| *distance <= (k.len().max(word.len()) / 3).max(1))
-        .min()
-        .map(|(_, k)| k)
 }
 
 fn listed(known: &[&str]) -> String {

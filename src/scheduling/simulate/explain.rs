@@ -15,6 +15,8 @@ const WORDS: &[(&str, &str)] = &[
     ("struct ServiceInput", "how a pool behaves"),
     ("struct OutageInput", "an outage"),
     ("struct Limits", "limits"),
+    ("invalid type: sequence", "invalid type: a list"),
+    ("invalid type: map", "invalid type: a mapping"),
     ("expected a sequence", "expected a list"),
     ("expected u64", "expected a whole number from 0"),
     ("expected u32", "expected a whole number from 0 to 4294967295"),
