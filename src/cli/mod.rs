@@ -90,6 +90,9 @@ enum Command {
     /// Print the plan that findings would become; changes nothing.
     Plan(plan::Args),
     /// Predict timeline, makespan and cost of a plan on a set of pools.
+    ///
+    /// Ends with 0 when a prediction was made, whatever it says: nodes that fail or never run are
+    /// part of it. `docs/simulate.md` describes the model, `overhaul schema` each format.
     Simulate(simulate::Args),
     /// Ask how overhaul would read something.
     #[command(subcommand)]

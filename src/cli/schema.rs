@@ -4,6 +4,7 @@ use super::{Failure, print};
 use crate::config::config_schema;
 use crate::ledger::event_schema;
 use crate::scheduling::simulate::input::{plan_schema, pools_schema};
+use crate::scheduling::simulate::prediction_schema;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -22,6 +23,8 @@ enum Format {
     /// Pools and how they behave: what `simulate --pools` reads.
     #[value(alias = "simulate-pools")]
     Pools,
+    /// A prediction: what `simulate --json` prints.
+    Prediction,
     /// One event of the ledger: a line of a run's log.
     Event,
 }
@@ -31,6 +34,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         Format::Config => config_schema(),
         Format::Plan => plan_schema(),
         Format::Pools => pools_schema(),
+        Format::Prediction => prediction_schema(),
         Format::Event => event_schema(),
     };
     let text = serde_json::to_string_pretty(&schema)

@@ -12,6 +12,7 @@ use super::{
     Policy, PoolConfig, PullRequests, Report, Sandbox, State, Verify, check, secret,
 };
 use explain::explain;
+pub(crate) use explain::meant;
 use survey::survey;
 
 /// Largest file that is read. A configuration is a page or two; more is a mistake or an attack.

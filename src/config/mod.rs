@@ -24,6 +24,7 @@ mod tests;
 pub use error::{ConfigError, ConfigErrors};
 pub use exclude::{Exclusion, ExclusionError};
 pub use load::MAX_CONFIG_BYTES;
+pub(crate) use load::meant;
 pub use models::{KnownModel, WindowSource, Windows, known_model, windows};
 pub use placeholder::fill;
 pub use pool::{HeaderValue, PoolConfig, ToolMode};

@@ -17,7 +17,7 @@ use super::pass::SCAN;
 use super::poolset::PoolSet;
 use super::requests::Scale;
 use super::select::estimate;
-use super::spec::{NodeSpec, NodeStatus, Options, PoolState};
+use super::spec::{NodeSpec, NodeStatus, Options, PoolState, declare};
 use super::wall::NodeWall;
 use crate::ledger::Burn;
 use crate::model::{Limits, NodeId, Outcome, PoolId, Severity, Tier};
@@ -212,9 +212,7 @@ impl Scheduler {
             return Err(ScheduleError::DuplicatePool(pair[0].pool.id.clone()));
         }
         let graph = Graph::new(&specs)?;
-        let mut meters = Meters::new();
-        let meter_of: Vec<MeterIx> =
-            pools.iter().map(|p| meters.declare(&p.pool.meter, p.pool.limits)).collect();
+        let (mut meters, meter_of) = declare(&mut pools);
         let mut health = vec![Health::default(); pools.len()];
         for (ix, state) in pools.iter().enumerate() {
             if let Some((outcome, until, step)) = state.paused {

@@ -67,7 +67,8 @@ pub fn fits(spec: &NodeSpec, pool: &Pool) -> Result<(), Misfit> {
 }
 
 /// The floor that really holds among the pools that fit by size: it is lowered to the best there
-/// is, and never leaves a node without any pool because no deep pool exists.
+/// is, and never leaves a node without any pool because no deep pool exists. A pool of unknown
+/// capability takes the node at any floor, which stays as it is then.
 #[must_use]
 pub fn floor_for<'a>(floor: Tier, fitting: impl IntoIterator<Item = &'a Pool>) -> Tier {
     let mut best = None;

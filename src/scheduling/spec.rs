@@ -1,6 +1,7 @@
 //! What the scheduler is told of nodes and pools.
 
 use super::budget::{Budgets, Spent};
+use super::meter::{MeterIx, Meters};
 use super::outcome::AttemptLimits;
 use super::{Millis, Settled};
 use crate::ledger::Served;
@@ -157,11 +158,17 @@ impl ServiceEstimate {
             |ms| ms as f64,
         );
         let speed = if self.speed > 0.0 { self.speed } else { 1.0 };
-        let ms = (work / speed).round().clamp(1.0, 1.0e13);
-        #[expect(clippy::cast_possible_truncation, reason = "clamped; NaN casts to 0")]
-        let ms = ms as Millis;
-        ms.max(1)
+        whole_millis(work / speed).max(1)
     }
+}
+
+/// Whole milliseconds, rounded up, so that a sum of them is never less than the sum of what was
+/// rounded. What arithmetic adds by itself is no further millisecond.
+pub(super) fn whole_millis(ms: f64) -> Millis {
+    const NOISE: f64 = 1.0e-6;
+    #[expect(clippy::cast_possible_truncation, reason = "clamped; NaN casts to 0")]
+    let whole = (ms - NOISE).ceil().clamp(0.0, 1.0e13) as Millis;
+    whole
 }
 
 /// One pool of the eligible set, with what the ledger remembers of it.
@@ -192,6 +199,18 @@ impl From<Pool> for PoolState {
             used: Vec::new(),
         }
     }
+}
+
+/// The meters of these pools. What an account lets through holds for each of its pools, whichever
+/// of them says it.
+pub(super) fn declare(pools: &mut [PoolState]) -> (Meters, Vec<MeterIx>) {
+    let mut meters = Meters::new();
+    let meter_of: Vec<MeterIx> =
+        pools.iter().map(|p| meters.declare(&p.pool.meter, p.pool.limits)).collect();
+    for (state, &meter) in pools.iter_mut().zip(&meter_of) {
+        state.pool.limits = meters.limits(meter);
+    }
+    (meters, meter_of)
 }
 
 /// How to schedule.

@@ -66,7 +66,8 @@ impl Obstacle {
         }
     }
 
-    fn text(self) -> String {
+    /// In words; `time` says a time.
+    fn text(self, time: impl Fn(Millis) -> String) -> String {
         match self {
             Self::Misfit(Misfit::Context(need, have)) => {
                 format!("needs {need} tokens, its context window has {have}")
@@ -88,15 +89,15 @@ impl Obstacle {
                 format!("failed several times in a row ({word}), tried again at {}", timestamp(at))
             }
             Self::Paused(outcome, at) => {
-                format!("{}, until {}", outcome_word(outcome), timestamp(at))
+                format!("{}, until {}", outcome_word(outcome), time(at))
             }
-            Self::Window(at) => format!("its window is full until {}", timestamp(at)),
-            Self::Day(at) => format!("its daily allowance is used until {}", timestamp(at)),
+            Self::Window(at) => format!("its window is full until {}", time(at)),
+            Self::Day(at) => format!("its daily allowance is used until {}", time(at)),
             Self::Busy => "every slot is in use".to_owned(),
             Self::Probing => "a probe decides first".to_owned(),
             Self::Budget(over) => over.text(),
-            Self::Delay(at) => format!("retried at {}", timestamp(at)),
-            Self::Held(at) => format!("has no room for its requests until {}", timestamp(at)),
+            Self::Delay(at) => format!("retried at {}", time(at)),
+            Self::Held(at) => format!("has no room for its requests until {}", time(at)),
         }
     }
 }
@@ -125,11 +126,16 @@ impl NodeWall {
     /// One sentence with the figures.
     #[must_use]
     pub fn reason(&self) -> String {
+        self.reason_with(|at| timestamp(at).to_string())
+    }
+
+    /// The same on another clock: `time` says a time.
+    pub(super) fn reason_with(&self, time: impl Fn(Millis) -> String) -> String {
         if self.pools.is_empty() {
             return "no pool is usable".to_owned();
         }
         let parts: Vec<String> =
-            self.pools.iter().map(|(pool, o)| format!("{pool}: {}", o.text())).collect();
+            self.pools.iter().map(|(pool, o)| format!("{pool}: {}", o.text(&time))).collect();
         let (input, output) = self.need;
         format!(
             "asks for {input} tokens in, {output} out, tier {}; {}",

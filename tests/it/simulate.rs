@@ -499,7 +499,13 @@ fn bad_input_is_one_clear_error_with_its_place() {
         (r#"{"nodes":{"id":"A"}}"#, "line 1"),
         (r#"{"nodes":[{"id":"A","tier":0}]}"#, "a rank from 1"),
         (r#"{"nodes":[{"id":"A","tier":"huge"}]}"#, "huge"),
-        (r#"{"nodes":[{"id":"A","input-tokens":-5}]}"#, "-5"),
+        (r#"{"nodes":[{"id":"A","severity":"blocker"}]}"#, "do:  `overhaul schema plan` prints"),
+        (r#"{"nodes":[{"id":"A","input-tokens":-5}]}"#, "node 'A': input-tokens: invalid value"),
+        (r#"{"nodes":[{"id":"A","tier":[]}]}"#, "node 'A': tier: "),
+        (r#"{"nodes":[{"id":"A"},{"tier":"deep"}]}"#, "node 2: missing field `id`"),
+        (r#"{"nodes":[{"id":"A","titel":1}]}"#, "did you mean `title`?"),
+        (r#"[{"id":"A","output-tokens":"x"}]"#, "expected a whole number from 0"),
+        ("nodes:\n  - id: A", "this is no JSON"),
         (r#"{"nodes":[{"id":"A","input-tokens":18446744073709551615}]}"#, "node 'A': input-tokens"),
         (r#"{"nodes":[{"id":"A","service-seconds":1e300}]}"#, "node 'A': service-seconds"),
         (r#"{"nodes":[{"id":"A","service-seconds":-1}]}"#, "node 'A': service-seconds"),
@@ -518,20 +524,40 @@ fn bad_input_is_one_clear_error_with_its_place() {
         ("pools: [{id: p, limits: {concurrent: -1}}]", "concurrent"),
         ("pools: [{id: p, limits: {concurrent: 99999999999}}]", "concurrent"),
         ("pools: [{id: p, tier: .nan}]", "a rank from 1"),
+        ("pools: [{id: p, context-tokens: x}]", "expected a whole number from 0"),
+        ("pools: [{id: p, service: 7}]", "expected how a pool behaves"),
+        ("pools: [{id: p, service: {speed: x}}]", "expected a number"),
         ("pools: [{id: p, service: {speed: 0}}]", "service.speed"),
-        ("pools: [{id: p, service: {speed: .inf}}]", "service.speed"),
+        ("pools: [{id: p, service: {speed: .inf}}]", "speed must be a finite number above 0"),
         ("pools: [{id: p, service: {jitter: .nan}}]", "service.jitter"),
         ("pools: [{id: p, service: {outcomes: {transient: 1.5}}}]", "service.outcomes"),
+        ("pools: [{}]", "pool 1: give it an `id` or a `model`"),
+        ("pools: [{tier: deep}]", "pool 1: give it an `id` or a `model`"),
+        (
+            "pools: [{id: p, service: {outcomes: {rate-limitd: 0.5}}}]",
+            "did you mean `rate_limited`?",
+        ),
+        ("pools: [{id: p, service: {outcomes: {foo: 0.5}}}]", "'foo' is no outcome; success, rate"),
+        ("pools: [{id: p, service: {outcomes: {rate-limited: 0.6, rate_limited: 0.6}}}]", "add up"),
         ("pools: 7", "invalid type"),
         ("x", "expected a mapping with `pools`"),
-        ("pools: [{id: p, rpm: 5}]", "do:  `overhaul schema pools` prints"),
+        ("pools: [{id: p, foo: 5}]", "do:  `overhaul schema pools` prints"),
+        ("pools: [{id: p, slots: 5}]", "do:  `overhaul schema pools` prints"),
+        ("pools: [{id: p, provider: nim}]", "do:  `overhaul schema pools` prints"),
+        ("pools: [{id: p, rpm: 5}]", "did you mean `limits.requests-per-minute`?"),
+        ("pools: [{id: p, limits: {rpm: 5}}]", "did you mean `requests-per-minute`?"),
+        ("pools: [{id: p, limits: {max_parallel: 5}}]", "did you mean `concurrent`?"),
+        ("pools: [{id: p, service: {base: 5}}]", "did you mean `base-seconds`?"),
     ];
     let (good_plan, good_pools) = (file("plan.json", plan), file("pools.yml", pools));
     let check = |plan: &str, pools: &str, named: &str, needle: &str| {
         let (code, out, err) = overhaul(&["simulate", "--plan", plan, "--pools", pools, "--json"]);
         assert_eq!((code, out.as_str()), (2, ""), "{needle}: {err}");
         assert!(err.contains(needle) && err.contains(named), "{needle}: {err}");
-        assert!(err.contains("\n  do:") && !err.contains("struct "), "{err}");
+        assert!(err.contains("\n  do:"), "{err}");
+        for ours in ["struct ", "u64", "u32", "f64", "ident", "sequence", "Input"] {
+            assert!(!err.contains(ours), "{ours}: {err}");
+        }
         assert!(!err.chars().any(|c| c.is_control() && c != '\n'), "{err:?}");
     };
     for (text, needle) in bad_plans {
@@ -599,4 +625,484 @@ fn a_prediction_takes_the_windows_of_a_run() {
         let fits = select::fits(&spec, &run.to_pool()).is_ok();
         assert_eq!(finished(context), fits, "{context}");
     }
+}
+
+/// The prediction for a plan and a pools file, as JSON.
+fn predicted(plan: &str, pools: &str, more: &[&str]) -> serde_json::Value {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (plan, pools) = (file("plan.json", plan), file("pools.yml", pools));
+    let args = ["simulate", "--plan", &plan, "--pools", &pools, "--json"];
+    let (code, out, err) = overhaul(&[&args[..], more].concat());
+    assert_eq!(code, 0, "{pools}: {err}");
+    serde_json::from_str(&out).unwrap()
+}
+
+#[test]
+fn a_pool_whose_formula_is_not_given_has_the_default_one() {
+    // 20 s + 8 * 0.5 s + 2 * 20 s.
+    let makespan = |service: &str| {
+        let pools = format!("pools: [{{id: p, service: {service}}}]");
+        predicted(r#"{"nodes":[{"id":"A"}]}"#, &pools, &[])["makespan_s"].as_f64().unwrap()
+    };
+    for (service, seconds) in [
+        ("{}", 64.0),
+        ("{speed: 2}", 32.0),
+        ("{jitter: 0}", 64.0),
+        ("{outcomes: {success: 1}}", 64.0),
+        ("{reset-seconds: 5, outages: []}", 64.0),
+        ("{base-seconds: 3}", 3.0),
+        ("{seconds-per-output-ktok: 1, speed: 2}", 1.0),
+    ] {
+        assert!((makespan(service) - seconds).abs() < 1e-9, "{service}: {}", makespan(service));
+    }
+}
+
+#[test]
+fn no_makespan_beats_the_exact_longest_path() {
+    // Three on a chain, each a third of a millisecond beyond a whole one; and pieces of a
+    // millisecond per 1 000 tokens that add up.
+    let plan = r#"{"nodes":[{"id":"A","input-tokens":1000000,"output-tokens":0},
+        {"id":"B","input-tokens":1000000,"output-tokens":0,"depends-on":["A"]},
+        {"id":"C","input-tokens":1000000,"output-tokens":0,"depends-on":["B"]}]}"#;
+    for (service, exact) in [
+        ("{base-seconds: 1, speed: 3}", 1.0),
+        ("{base-seconds: 0.0004}", 3.0 * 0.0004),
+        ("{seconds-per-input-ktok: 0.0004}", 3.0 * 0.4),
+        ("{seconds-per-input-ktok: 0.0123454, speed: 7}", 3.0 * 12.3454 / 7.0),
+    ] {
+        let pools = format!("pools: [{{id: p, context-tokens: 2000000, service: {service}}}]");
+        let json = predicted(plan, &pools, &[]);
+        let makespan = json["makespan_s"].as_f64().unwrap();
+        assert!(makespan >= exact - 1e-9, "{service}: {makespan} < {exact}");
+        assert!(makespan <= exact + 0.003 + 1e-9, "{service}: {makespan} > {exact}");
+        assert!(json["critical_path_s"].as_f64().unwrap() >= exact - 1e-9, "{service}");
+    }
+    // What arithmetic adds by itself is no further millisecond.
+    let whole = r#"{"nodes":[{"id":"A","service-seconds":0.3}]}"#;
+    assert_eq!(predicted(whole, "pools: [{id: p}]", &[])["makespan_s"], 0.3);
+}
+
+#[test]
+fn what_is_never_answered_stays_unfinished_and_every_unfinished_node_has_a_cause() {
+    let causes = |json: &serde_json::Value| -> BTreeMap<String, (String, String)> {
+        let pauses = json["pauses"].as_array().unwrap().iter();
+        let last = pauses.filter(|p| p["until_s"].is_null());
+        last.flat_map(|p| p["nodes"].as_array().unwrap().iter().map(move |n| (p, n)))
+            .map(|(p, n)| {
+                let text = |v: &serde_json::Value| v.as_str().unwrap().to_owned();
+                (text(&n["node"]), (text(&p["cause"]), text(&n["reason"])))
+            })
+            .collect()
+    };
+    let chain = r#"{"nodes":[{"id":"A"},{"id":"B","depends-on":["A"]},{"id":"C","after":["B"]}]}"#;
+    for outcome in ["rate_limited", "quota_unclassified"] {
+        for reset in ["", ", reset-seconds: 2"] {
+            let pools =
+                format!("pools: [{{id: p, service: {{outcomes: {{{outcome}: 1}}{reset}}}}}]");
+            let json = predicted(chain, &pools, &[]);
+            assert_eq!(json["nodes"], serde_json::json!({"unfinished": 3}), "{outcome}{reset}");
+            let causes = causes(&json);
+            assert_eq!(causes["A"].0, "budget_exhausted", "{causes:?}");
+            assert!(causes["A"].1.contains("until"), "{causes:?}");
+            assert_eq!(causes["B"], ("budget_exhausted".to_owned(), "waits for 'A'".to_owned()));
+            assert_eq!(causes["C"].1, "waits for 'B'");
+        }
+    }
+    let plan = r#"{"nodes":[{"id":"A","input-tokens":900000},{"id":"B","after":["A"]},
+        {"id":"C","depends-on":["B"]},{"id":"D"}]}"#;
+    let json = predicted(plan, "pools: [{id: p}]", &[]);
+    assert_eq!(json["nodes"], serde_json::json!({"done": 1, "unfinished": 3}));
+    let causes = causes(&json);
+    assert_eq!(causes.keys().collect::<Vec<_>>(), ["A", "B", "C"]);
+    assert!(causes.values().all(|(cause, _)| cause == "no_capable_pool"), "{causes:?}");
+}
+
+#[test]
+fn what_an_account_does_not_let_through_fits_none_of_its_pools() {
+    let plan = r#"{"nodes":[{"id":"A"}]}"#;
+    for (limits, reason) in [
+        ("{concurrent: 0}", "a declared limit is 0"),
+        ("{requests-per-day: 0}", "a declared limit is 0"),
+        ("{input-tokens-per-minute: 100}", "its limit is 100 a minute"),
+        ("{tokens-per-day: 100}", "its limit is 100 a day"),
+    ] {
+        let pools =
+            format!("pools: [{{id: p, account: x, limits: {limits}}}, {{id: q, account: x}}]");
+        let json = predicted(plan, &pools, &[]);
+        assert_eq!(json["pauses"][0]["cause"], "no_capable_pool", "{limits}: {json}");
+        let said = json["pauses"][0]["nodes"][0]["reason"].as_str().unwrap();
+        assert_eq!(said.matches(reason).count(), 2, "{limits}: {said}");
+        // A pool of another account takes it all the same.
+        let more = pools.replace("]", ", {id: r, account: y}]");
+        assert_eq!(predicted(plan, &more, &[])["nodes"]["done"], 1, "{limits}");
+    }
+}
+
+#[test]
+fn the_bound_knows_the_tokens_of_a_day() {
+    let plan = r#"{"nodes":[{"id":"A"},{"id":"B"}]}"#;
+    let json = predicted(plan, "pools: [{id: p, limits: {tokens-per-day: 12000}}]", &[]);
+    assert_eq!(json["makespan_s"], 86464.0);
+    assert!(json["lower_bound_s"].as_f64().unwrap() > 86_370.0, "{json}");
+    // Thirteen of 3 000 tokens, two a day.
+    let nodes: Vec<String> = (0..13)
+        .map(|n| format!(r#"{{"id":"N{n}","input-tokens":2000,"output-tokens":1000}}"#))
+        .collect();
+    let plan = format!(r#"{{"nodes":[{}]}}"#, nodes.join(","));
+    let json = predicted(&plan, "pools: [{id: p, limits: {tokens-per-day: 8000}}]", &[]);
+    let (makespan, bound) = (&json["makespan_s"], &json["lower_bound_s"]);
+    let (makespan, bound) = (makespan.as_f64().unwrap(), bound.as_f64().unwrap());
+    assert!(bound <= makespan && bound > 0.99 * makespan, "{bound} of {makespan}");
+}
+
+#[test]
+fn what_is_not_priced_is_said_and_sums_are_round() {
+    let plan = r#"{"nodes":[{"id":"A"},{"id":"B"},{"id":"C","tier":"deep"}]}"#;
+    let pool = |price: &str| format!("{{id: p, tier: standard{price}}}");
+    let set = |price: &str, other: &str| {
+        format!("pools: [{}, {{id: q, tier: deep{other}}}]", pool(price))
+    };
+    // Three times 10 000 tokens.
+    let cost = |pools: &str| {
+        let json = predicted(plan, pools, &[]);
+        (json["cost"].clone(), json["unpriced"].clone())
+    };
+    let four = ", cost-per-mtok: 4";
+    assert_eq!(cost(&set(four, four)), (0.12.into(), 0.into()));
+    assert_eq!(cost(&set(four, "")), (0.08.into(), 1.into()));
+    assert_eq!(cost(&set("", "")), (0.0.into(), 3.into()));
+    assert_eq!(cost(&set(", cost-per-mtok: 0", ", cost-per-mtok: 0")), (0.0.into(), 0.into()));
+    let free = ", cost-per-mtok: 0";
+    for (pools, said) in [
+        (set("", ""), "unknown       3 attempts on pools that declare no price"),
+        (set(four, ""), "0.0800 USD   and 1 attempt on a pool that declares no price"),
+        (set(free, free), "0.0000 USD\n"),
+        (set(free, ", cost-per-mtok: 0.0001"), "0.000001000 USD\n"),
+    ] {
+        let out = rendered(plan, &pools);
+        assert!(out.contains(said), "{pools}: {out}");
+    }
+}
+
+/// The prediction for a plan and a pools file, as a person reads it.
+fn rendered(plan: &str, pools: &str) -> String {
+    let dir = tempfile::tempdir().unwrap();
+    let (plan_file, pools_file) = (dir.path().join("plan.json"), dir.path().join("pools.yml"));
+    std::fs::write(&plan_file, plan).unwrap();
+    std::fs::write(&pools_file, pools).unwrap();
+    let (plan_file, pools_file) = (plan_file.to_str().unwrap(), pools_file.to_str().unwrap());
+    let (code, out, err) = overhaul(&["simulate", "--plan", plan_file, "--pools", pools_file]);
+    assert_eq!(code, 0, "{pools}: {err}");
+    out
+}
+
+#[test]
+fn reasons_of_a_prediction_count_in_seconds_from_its_start() {
+    let plan = r#"{"nodes":[{"id":"A"},{"id":"B"},{"id":"C"}]}"#;
+    let day = "limits: {requests-per-day: 1}, service: {base-seconds: 1.5}";
+    let minute = "limits: {requests-per-minute: 1}, service: {base-seconds: 1.5}";
+    let paused = "service: {base-seconds: 10, outages: [{from-s: 0, to-s: 500}]}";
+    let limited = "service: {outcomes: {rate_limited: 1}, reset-seconds: 7.25}";
+    for (pool, said) in [
+        (day, "its daily allowance is used until 86400 s"),
+        (minute, "its window is full until 60 s"),
+        (paused, "transient, until "),
+        (limited, "rate limited, until "),
+    ] {
+        let json = predicted(plan, &format!("pools: [{{id: p, {pool}}}]"), &["--seed", "3"]);
+        let pauses = json["pauses"].to_string();
+        assert!(pauses.contains(said), "{pool}: {pauses}");
+        assert!(!pauses.contains("1970"), "{pool}: {pauses}");
+    }
+}
+
+#[test]
+fn predictions_are_as_their_schema_says() {
+    let (code, out, err) = overhaul(&["schema", "prediction"]);
+    assert_eq!(code, 0, "{err}");
+    let schema: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert!(jsonschema::meta::is_valid(&schema));
+    let valid = jsonschema::validator_for(&schema).unwrap();
+    let plan = r#"{"nodes":[{"id":"A"},{"id":"B","after":["A"]},{"id":"C","input-tokens":90000}]}"#;
+    for pools in [
+        "pools: [{id: p}]",
+        "pools: [{id: p, limits: {requests-per-minute: 1}, service: {outcomes: {auth: 0.5}}}]",
+        "pools: [{id: p, limits: {concurrent: 0}}]",
+    ] {
+        let json = predicted(plan, pools, &[]);
+        let faults: Vec<String> = valid.iter_errors(&json).map(|e| e.to_string()).collect();
+        assert!(faults.is_empty(), "{pools}: {faults:?}");
+        // Every key that is printed is described.
+        for key in json.as_object().unwrap().keys() {
+            assert!(schema["properties"][key]["description"].is_string(), "{key}");
+        }
+    }
+}
+
+/// What the schema says of an input, and what is said of it by the command.
+fn judged(format: &str, text: &str) -> (bool, bool) {
+    use overhaul::scheduling::simulate::input::{plan_schema, pools_schema, read_plan, read_pools};
+    let value: serde_json::Value = serde_yaml::from_str(text).unwrap();
+    let schema = if format == "plan" { plan_schema() } else { pools_schema() };
+    let schema = serde_json::to_value(schema).unwrap();
+    let read = match format {
+        "plan" => read_plan(text).is_ok(),
+        _ => read_pools(text).is_ok(),
+    };
+    (jsonschema::validator_for(&schema).unwrap().is_valid(&value), read)
+}
+
+#[test]
+fn the_schemas_of_the_input_take_what_is_read_and_refuse_what_is_not() {
+    let plans = [
+        (r#"[{"id":"A"}]"#, true),
+        (r#"{"nodes":[{"id":"A","service-seconds":31536000}],"more":1}"#, true),
+        (r#"{"nodes":[{"id":"A","service-seconds":31536001}]}"#, false),
+        (r#"{"nodes":[{"id":"A","input-tokens":1000000000001}]}"#, false),
+        (r#"{"nodes":[{"id":"A","output-tokens":-1}]}"#, false),
+        (r#"[{"idd":"A"}]"#, false),
+        ("7", false),
+    ];
+    for (text, good) in plans {
+        assert_eq!(judged("plan", text), (good, good), "{text}");
+    }
+    let pools = [
+        ("[{id: p}]", true),
+        ("[{model: m}]", true),
+        ("[{provider: worker-command}]", true),
+        ("[{}]", false),
+        ("pools: [{tier: deep}]", false),
+        ("pools: [{id: p, cost-per-mtok: -1}]", false),
+        ("pools: [{id: p, service: {speed: 0}}]", false),
+        ("pools: [{id: p, service: {speed: 0.001}}]", true),
+        ("pools: [{id: p, service: {jitter: 1.1}}]", false),
+        ("pools: [{id: p, service: {base-seconds: -1}}]", false),
+        ("pools: [{id: p, service: {reset-seconds: 1.0e9}}]", false),
+        ("pools: [{id: p, service: {outages: [{from-s: -1, to-s: 1}]}}]", false),
+        ("pools: [{id: p, service: {outcomes: {rate-limited: 0.5, rate_limited: 0.1}}}]", true),
+        ("pools: [{id: p, service: {outcomes: {content-filtered: 1}}}]", true),
+        ("pools: [{id: p, service: {outcomes: {foo: 1}}}]", false),
+        ("pools: [{id: p, service: {outcomes: {error: 2}}}]", false),
+    ];
+    for (text, good) in pools {
+        assert_eq!(judged("pools", text), (good, good), "{text}");
+    }
+    // Every outcome has its name there.
+    let schema = serde_json::to_value(schemars::schema_for!(Outcome)).unwrap();
+    for name in schema["oneOf"].as_array().unwrap().iter().map(|o| o["const"].as_str().unwrap()) {
+        let text = format!("[{{id: p, service: {{outcomes: {{{name}: 0.1}}}}}}]");
+        assert_eq!(judged("pools", &text), (true, true), "{name}");
+    }
+    // What has no model has no slash in its id.
+    let json = predicted(r#"[{"id":"A"}]"#, "[{provider: worker-command}]", &[]);
+    assert!(json["utilisation"]["worker-command"].is_number(), "{json}");
+}
+
+#[test]
+fn marks_standard_input_and_negative_numbers_are_taken_as_they_are_meant() {
+    use std::io::Write as _;
+    let dir = tempfile::tempdir().unwrap();
+    let pools = dir.path().join("pools.yml");
+    std::fs::write(&pools, "\u{feff}pools: [{id: p}]").unwrap();
+    let pools = pools.to_str().unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_overhaul"))
+        .args(["simulate", "--plan", "-", "--pools", pools, "--json"])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut plan = child.stdin.take().unwrap();
+    plan.write_all("\u{feff}{\"nodes\":[{\"id\":\"A\"}]}".as_bytes()).unwrap();
+    drop(plan);
+    let out = child.wait_with_output().unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(json["nodes"]["done"], 1);
+    for (args, said) in [
+        (["--plan", "-", "--pools", "-", "--seed", "0"], "cannot be the plan and the pools"),
+        (["--plan", pools, "--pools", pools, "--seed", "-1"], "use a whole number from 0"),
+        (["--plan", pools, "--pools", pools, "--seed", "x"], "use a whole number from 0"),
+        (["--plan", pools, "--pools", pools, "--dial", "-1"], "a number from 0 to 1"),
+    ] {
+        let (code, _, err) = overhaul(&[&["simulate"][..], &args[..]].concat());
+        assert!(code == 2 && err.contains(said), "{args:?}: {err}");
+    }
+}
+
+#[test]
+fn the_pools_of_a_configuration_can_be_simulated() {
+    let plan = r#"{"nodes":[{"id":"A"},{"id":"B","tier":"deep"}]}"#;
+    let example = include_str!("../../examples/overhaul.yml");
+    let json = predicted(plan, example, &[]);
+    assert_eq!(json["nodes"]["done"], 2);
+    let chosen = "version: 1\ndispatch: {command-workers: true}\npools:\n  \
+                  - {provider: codex, model: m}\n  - {id: x, provider: codex, model: n}\n  \
+                  - {id: c, provider: worker-command, command: [./c]}\nexclude: ['codex:m']\n";
+    let json = predicted(plan, chosen, &[]);
+    let ids: Vec<&String> = json["utilisation"].as_object().unwrap().keys().collect();
+    assert_eq!(ids, ["c", "x"]);
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let plan = file("plan.json", plan);
+    for (text, said) in [
+        ("version: 1\npools: [{provider: codex, modle: m}]", "line 2, column"),
+        (
+            "version: 1\npools: [{provider: codex, model: m}]\nexclude: [codex]",
+            "no pool of this configuration is left: codex/m excluded by 'codex'",
+        ),
+    ] {
+        let set = file("overhaul.yml", text);
+        let (code, _, err) = overhaul(&["simulate", "--plan", &plan, "--pools", &set]);
+        assert!(code == 2 && err.contains(said), "{err}");
+    }
+}
+
+#[test]
+fn the_examples_give_the_prediction_that_the_documentation_describes() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let docs = std::fs::read_to_string(root.join("docs/simulate.md")).unwrap();
+    // The invocation as it is written there.
+    let line = docs.lines().find(|l| l.starts_with("$ overhaul simulate")).unwrap();
+    let out = Command::new(env!("CARGO_BIN_EXE_overhaul"))
+        .args(line.split_whitespace().skip(2).chain(["--json"]))
+        .current_dir(root)
+        .output()
+        .unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(json["nodes"], serde_json::json!({"done": 6, "unfinished": 1}));
+    let named = |key: &str| docs.contains(&format!("`{key}`"));
+    for key in json.as_object().unwrap().keys() {
+        assert!(named(key), "{key}");
+    }
+    for list in ["timeline", "pauses"] {
+        for key in json[list][0].as_object().unwrap().keys() {
+            assert!(named(key), "{list}: {key}");
+        }
+    }
+    let schema = serde_json::to_value(schemars::schema_for!(Outcome)).unwrap();
+    for outcome in schema["oneOf"].as_array().unwrap() {
+        assert!(named(outcome["const"].as_str().unwrap()), "{outcome}");
+    }
+    use overhaul::scheduling::simulate::input::{plan_schema, pools_schema};
+    for schema in [plan_schema(), pools_schema()] {
+        let schema = serde_json::to_value(schema).unwrap();
+        for (name, part) in schema["$defs"].as_object().unwrap() {
+            let keys = part["properties"].as_object().into_iter().flatten();
+            for (key, _) in keys.filter(|_| name == "ServiceInput") {
+                assert!(docs.contains(key.as_str()), "{name}: {key}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_documented_times_and_counts_of_failures_hold() {
+    let plan = r#"{"nodes":[{"id":"A"},{"id":"B","depends-on":["A"]}]}"#;
+    let attempts = |outcome: &str| {
+        let pools = format!(
+            "pools: [{{id: p, cost-per-mtok: 1, service: {{base-seconds: 10, outcomes: {{{outcome}: 1}}}}}}]"
+        );
+        let json = predicted(plan, &pools, &[]);
+        let timeline = json["timeline"].as_array().unwrap().clone();
+        let length =
+            |e: &serde_json::Value| e["end_s"].as_f64().unwrap() - e["start_s"].as_f64().unwrap();
+        let took = length(&timeline[0]);
+        assert!(timeline.iter().all(|e| (length(e) - took).abs() < 1e-6), "{outcome}");
+        let last = if json["nodes"]["failed"] == 1 { "blocked" } else { "unfinished" };
+        (timeline.len(), took, json["cost"].as_f64().unwrap() > 0.0, last)
+    };
+    for (outcome, expected) in [
+        ("rate_limited", (1_000, 1.0, false, "unfinished")),
+        ("quota_unclassified", (1_000, 1.0, false, "unfinished")),
+        ("model_unavailable", (1, 1.0, false, "unfinished")),
+        ("credit_exhausted", (1, 1.0, false, "unfinished")),
+        ("auth", (1, 1.0, false, "unfinished")),
+        ("packet_too_large", (1, 1.0, false, "unfinished")),
+        ("bad_request", (1, 1.0, false, "blocked")),
+        ("content_filtered", (1, 1.0, false, "blocked")),
+        ("invalid_result", (2, 10.0, true, "blocked")),
+        ("error", (2, 10.0, true, "blocked")),
+        ("transient", (8, 5.0, true, "blocked")),
+        ("timeout", (8, 20.0, true, "blocked")),
+    ] {
+        assert_eq!(attempts(outcome), expected, "{outcome}");
+    }
+}
+
+#[test]
+fn a_prediction_of_nothing_done_is_a_prediction_and_one_account_is_many_pools() {
+    // Whatever it says, it was made: exit code 0 (which `predicted` checks).
+    let failed = "pools: [{id: p, service: {outcomes: {error: 1}}}]";
+    assert_eq!(predicted(r#"[{"id":"A"}]"#, failed, &[])["nodes"]["failed"], 1);
+    assert_eq!(predicted("[]", failed, &[])["makespan_s"], 0.0);
+    // A limit makes the pool wait that met it; another of the account goes on.
+    let pools = "pools: [{id: p, account: x, cost-per-mtok: 0, \
+                 service: {outcomes: {rate_limited: 1}}}, {id: q, account: x, cost-per-mtok: 1}]";
+    let json = predicted(r#"[{"id":"A"}]"#, pools, &[]);
+    assert_eq!(
+        (&json["timeline"][1]["pool"], &json["timeline"][1]["start_s"]),
+        (&"q".into(), &1.0.into())
+    );
+    // What is refused gives its tokens back, and stays a request.
+    for (limit, start) in [("input-tokens-per-minute: 8000", 3.0), ("requests-per-minute: 1", 60.0)]
+    {
+        let pools = format!(
+            "pools: [{{id: p, limits: {{{limit}}}, service: {{reset-seconds: 2, outcomes: {{rate_limited: 0.5}}}}}}]"
+        );
+        let refused = (0..50)
+            .map(|seed| predicted(r#"[{"id":"A"}]"#, &pools, &["--seed", &seed.to_string()]));
+        let json = refused
+            .into_iter()
+            .find(|json| json["timeline"][0]["outcome"] == "rate_limited")
+            .unwrap();
+        assert_eq!(json["timeline"][1]["start_s"], start, "{limit}");
+    }
+}
+
+#[test]
+fn a_floor_is_lowered_only_where_every_pool_has_a_tier() {
+    let plan = r#"[{"id":"A","tier":"deep"},{"id":"B","tier":"deep"}]"#;
+    let ran = |tier: &str| -> BTreeMap<String, usize> {
+        let pools = format!(
+            "[{{id: p, tier: standard, limits: {{concurrent: 1}}}}, \
+              {{id: q{tier}, limits: {{concurrent: 1}}}}]"
+        );
+        let mut count = BTreeMap::new();
+        for e in predicted(plan, &pools, &[])["timeline"].as_array().unwrap() {
+            *count.entry(e["pool"].as_str().unwrap().to_owned()).or_insert(0) += 1;
+        }
+        count
+    };
+    let both = BTreeMap::from([("p".to_owned(), 1), ("q".to_owned(), 1)]);
+    assert_eq!(ran(", tier: standard"), both);
+    assert_eq!(ran(", tier: small"), BTreeMap::from([("p".to_owned(), 2)]));
+    assert_eq!(ran(""), BTreeMap::from([("q".to_owned(), 2)]), "the unknown one may be deep");
+}
+
+#[test]
+fn order_comes_from_the_edges_of_a_plan_and_planning_writes_them() {
+    let plan = |after: &str| {
+        format!(
+            r#"[{{"id":"A","writes":[{{"folder":"src"}}]}},
+                {{"id":"B","writes":[{{"path":"src/x.rs"}}]{after}}}]"#
+        )
+    };
+    let starts =
+        |after: &str| predicted(&plan(after), "[{id: p}]", &[])["timeline"][1]["start_s"].clone();
+    assert_eq!(starts(""), 0.0);
+    assert_eq!(starts(r#","after":["A"]"#), 64.0);
+    let schema =
+        serde_json::to_value(overhaul::scheduling::simulate::input::plan_schema()).unwrap();
+    let said =
+        schema["$defs"]["NodeInput"]["properties"]["writes"]["description"].as_str().unwrap();
+    assert!(said.contains("orders nothing here"), "{said}");
 }

@@ -2,6 +2,7 @@
 
 use super::super::ConfigError;
 use super::super::secret::names_secret;
+use crate::model::nearest;
 
 /// What people write, and what it is called here.
 const SYNONYMS: &[(&str, &str)] = &[
@@ -105,21 +106,41 @@ fn parse_list<'m>(message: &'m str, before: &str) -> Option<(&'m str, Vec<&'m st
     Some((value, known))
 }
 
+/// The known key that somebody means who writes this one.
+pub(crate) fn meant<'k>(key: &str, known: &[&'k str]) -> Option<&'k str> {
+    let plain = plain(key);
+    nearest(&plain, known).or_else(|| synonym(&plain, known))
+}
+
+fn plain(key: &str) -> String {
+    key.to_ascii_lowercase().replace('_', "-")
+}
+
+/// What is called otherwise here: a key of this place, or one below it.
+fn synonym<'k>(plain: &str, known: &[&'k str]) -> Option<&'k str> {
+    let below = |ours: &'static str| {
+        let first = ours.split('.').next().unwrap_or(ours);
+        known.contains(&first).then_some(ours)
+    };
+    let last = |ours: &'static str| {
+        let last = ours.rsplit('.').next().unwrap_or(ours);
+        known.contains(&last).then_some(last)
+    };
+    let mut same = SYNONYMS.iter().filter(|(name, _)| *name == plain).map(|(_, ours)| *ours);
+    same.find_map(|ours| below(ours).or_else(|| last(ours)))
+}
+
 fn unknown_key(key: &str, known: &[&str], inside: &str) -> (String, String) {
     let message = format!("unknown key `{}`{inside}", cut(key));
-    let plain = key.to_ascii_lowercase().replace('_', "-");
+    let plain = plain(key);
     if key == "<<" {
         return (message, "merge keys are not supported; repeat the settings".to_owned());
     }
     if let Some(nearest) = nearest(&plain, known) {
         return (message, format!("did you mean `{nearest}`?"));
     }
-    let synonym = SYNONYMS
-        .iter()
-        .filter(|(name, _)| *name == plain)
-        .find(|(_, ours)| known.contains(&ours.split('.').next().unwrap_or(ours)));
-    let remedy = match synonym {
-        Some((_, ours)) => format!("did you mean `{ours}`?"),
+    let remedy = match synonym(&plain, known) {
+        Some(ours) => format!("did you mean `{ours}`?"),
         None => format!("the keys here are {}", listed(known)),
     };
     if names_secret(&plain) && known.contains(&"key-env") {
@@ -200,16 +221,6 @@ fn other(message: &str, place: &str) -> (String, String) {
         (message, "mend the YAML at this place; quote texts that hold `: `, `#`, `*`, `&` or `{`")
     };
     (format!("{prefix}{what}"), remedy.to_owned())
-}
-
-/// The nearest known word within a third of its length.
-fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
-    known
-        .iter()
-        .map(|k| (strsim::damerau_levenshtein(word, k), *k))
-        .filter(|(distance, k)| *distance <= (k.len().max(word.len()) / 3).max(1))
-        .min()
-        .map(|(_, k)| k)
 }
 
 fn listed(known: &[&str]) -> String {

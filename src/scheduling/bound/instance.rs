@@ -9,6 +9,9 @@ use super::crowd::{halves, large, thirds};
 /// Ways to count requests that do not pour into a window.
 const COUNTS: [fn(f64) -> f64; 3] = [halves, thirds, large];
 
+/// Length of the windows of input tokens, of output tokens and of both, milliseconds.
+const TOKEN_SPANS: [f64; 3] = [60_000.0, 60_000.0, 86_400_000.0];
+
 /// One capacity: slots, or what a window lets through.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Resource {
@@ -88,6 +91,7 @@ impl Instance {
                 limits.requests_per_day.map(|n| (f64::from(n) / 86_400_000.0, f64::from(n))),
                 limits.input_tokens_per_minute.map(|n| (n as f64 / 60_000.0, n as f64)),
                 limits.output_tokens_per_minute.map(|n| (n as f64 / 60_000.0, n as f64)),
+                limits.tokens_per_day.map(|n| (n as f64 / 86_400_000.0, n as f64)),
             ];
             let parts = parts.map(|part| {
                 // A limit of nothing is not a capacity to divide by: only what needs none of it
@@ -121,8 +125,14 @@ impl Instance {
                     let need = estimate(&scheduler.specs[node], &scheduler.pools[pool].pool);
                     let ms = ms(node, pool);
                     #[expect(clippy::cast_precision_loss, reason = "token counts")]
-                    let amounts =
-                        [ms, 1.0, 1.0, need.input_tokens as f64, need.output_tokens as f64];
+                    let amounts = [
+                        ms,
+                        1.0,
+                        1.0,
+                        need.input_tokens as f64,
+                        need.output_tokens as f64,
+                        need.total() as f64,
+                    ];
                     let meter = scheduler.meter_of[pool].0;
                     let mut uses: Vec<(usize, f64)> = first[meter]
                         .iter()
@@ -137,7 +147,7 @@ impl Instance {
                             if counted > 0.0 {
                                 let r =
                                     *whole.entry((meter, dimension, way)).or_insert_with(|| {
-                                        let rate = 1.0 / 60_000.0;
+                                        let rate = 1.0 / TOKEN_SPANS[dimension - 3];
                                         this.resources.push(Resource { rate, burst: 1.0 });
                                         this.resources.len() - 1
                                     });

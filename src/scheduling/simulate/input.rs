@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::world::{Outage, ServiceModel};
+use super::{configured, explain};
 use crate::config::windows;
 use crate::model::{
     Limits, MeterKey, NodeId, Outcome, Pool, PoolId, Provider, Severity, Tier, nearest,
 };
+use crate::scheduling::spec::whole_millis;
 use crate::scheduling::{Millis, NodeSpec, PoolState, ServiceEstimate};
 
 /// Largest accepted file, bytes.
@@ -18,6 +20,8 @@ const TOKENS_MAX: u64 = 1_000_000_000_000;
 /// Highest cost, US dollars per million tokens: far beyond any price, and small enough to be
 /// added up.
 const COST_MAX: f64 = 1.0e9;
+/// Longest time that is accepted, seconds: a year.
+const SECONDS_MAX: f64 = 31_536_000.0;
 /// Longest name of a pool, model, backend or account, characters.
 const NAME_MAX: usize = 200;
 
@@ -40,9 +44,12 @@ pub enum InputError {
     Size,
 }
 
-/// A plan: any JSON object with `nodes`; further keys beside it are ignored.
+/// A plan: any JSON object with `nodes`, further keys beside it are ignored; or a bare list of nodes.
 #[derive(Debug, Deserialize, schemars::JsonSchema)]
-#[schemars(title = "overhaul simulate --plan")]
+#[schemars(
+    title = "overhaul simulate --plan",
+    extend("type" = ["object", "array"], "items" = {"$ref": "#/$defs/NodeInput"})
+)]
 struct PlanFile {
     /// The nodes, as `overhaul plan --json` prints them; only `id` is required.
     nodes: Vec<NodeInput>,
@@ -51,13 +58,13 @@ struct PlanFile {
 /// One node; only `id` is required.
 #[derive(Debug, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-struct NodeInput {
+pub(super) struct NodeInput {
     /// Unique.
     id: NodeId,
     /// Hard dependencies.
     #[serde(default)]
     depends_on: Vec<NodeId>,
-    /// Order only.
+    /// Order only; a plan has it wherever two nodes may write the same file.
     #[serde(default)]
     after: Vec<NodeId>,
     /// Capability floor.
@@ -68,12 +75,15 @@ struct NodeInput {
     severity: Severity,
     /// Estimated input tokens.
     #[serde(default = "input_tokens")]
+    #[schemars(range(max = TOKENS_MAX))]
     input_tokens: u64,
-    /// Output envelope, tokens.
+    /// Output envelope, tokens; a pool writes at most its own output limit.
     #[serde(default = "output_tokens")]
+    #[schemars(range(max = TOKENS_MAX))]
     output_tokens: u64,
     /// Work in seconds on a pool of speed 1; replaces the pool's own formula.
     #[serde(default)]
+    #[schemars(range(min = 0, max = SECONDS_MAX))]
     service_seconds: Option<f64>,
     /// Of the plan; not needed here.
     #[serde(default)]
@@ -83,11 +93,12 @@ struct NodeInput {
     #[serde(default)]
     #[expect(dead_code, reason = "accepted, not used")]
     findings: Option<serde_json::Value>,
-    /// Of the plan; not needed here.
+    /// Of the plan; orders nothing here: where two nodes may write the same file, the plan says
+    /// `after`.
     #[serde(default)]
     #[expect(dead_code, reason = "accepted, not used")]
     writes: Option<serde_json::Value>,
-    /// Of the plan; not needed here.
+    /// Of the plan; orders nothing here, as `writes`.
     #[serde(default)]
     #[expect(dead_code, reason = "accepted, not used")]
     creates: Option<serde_json::Value>,
@@ -114,25 +125,31 @@ fn output_tokens() -> u64 {
     2_000
 }
 
-/// The pools: an object with `pools`, or a bare list.
+/// The pools: an object with `pools`, or a bare list of pools.
 #[derive(Debug, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-#[schemars(title = "overhaul simulate --pools")]
+#[schemars(
+    title = "overhaul simulate --pools",
+    extend("type" = ["object", "array"], "items" = {"$ref": "#/$defs/PoolInput"})
+)]
 struct PoolsFile {
     /// The pools.
     pools: Vec<PoolInput>,
 }
 
-/// One pool; only `id`, or `provider` and `model`, are needed.
+/// One pool; only an `id`, a `model` or a `provider` is needed.
 #[derive(Debug, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[schemars(extend("anyOf" = [
+    {"required": ["id"]}, {"required": ["model"]}, {"required": ["provider"]}
+]))]
 struct PoolInput {
     /// Unique; `provider[#account]/model` where absent.
     #[serde(default)]
     id: Option<String>,
-    /// Who does the work.
-    #[serde(default = "openai_compatible")]
-    provider: Provider,
+    /// Who does the work; `openai-compatible` where absent.
+    #[serde(default)]
+    provider: Option<Provider>,
     /// Model name.
     #[serde(default)]
     model: String,
@@ -155,44 +172,49 @@ struct PoolInput {
     /// Declared limits.
     #[serde(default)]
     limits: Limits,
-    /// US dollars per million tokens; 0 = free.
+    /// US dollars per million tokens; 0 = free, unknown where absent.
     #[serde(default)]
+    #[schemars(range(min = 0, max = COST_MAX))]
     cost_per_mtok: Option<f64>,
     /// How it behaves.
     #[serde(default)]
     service: Option<ServiceInput>,
 }
 
-fn openai_compatible() -> Provider {
-    Provider::OpenaiCompatible
-}
-
-/// How a pool behaves. Where the whole block is absent: 20 s + 0.5 s per 1 000 tokens in + 20 s per
-/// 1 000 tokens out.
+/// How a pool behaves. Where none of `base-seconds`, `seconds-per-input-ktok` and
+/// `seconds-per-output-ktok` is given: 20 s + 0.5 s per 1 000 tokens in + 20 s per 1 000 tokens out.
+/// Where one of them is, the others are 0.
 #[derive(Debug, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct ServiceInput {
     /// Fixed seconds per attempt.
     #[serde(default)]
-    base_seconds: f64,
+    #[schemars(range(min = 0, max = SECONDS_MAX))]
+    base_seconds: Option<f64>,
     /// Seconds per 1 000 input tokens.
     #[serde(default)]
-    seconds_per_input_ktok: f64,
+    #[schemars(range(min = 0, max = SECONDS_MAX))]
+    seconds_per_input_ktok: Option<f64>,
     /// Seconds per 1 000 output tokens.
     #[serde(default)]
-    seconds_per_output_ktok: f64,
-    /// Divides every duration, also a node's own `service-seconds`.
+    #[schemars(range(min = 0, max = SECONDS_MAX))]
+    seconds_per_output_ktok: Option<f64>,
+    /// Divides every duration, also a node's own `service-seconds`; above 0.
     #[serde(default = "one")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
     speed: f64,
     /// Durations vary by this fraction around the expected one, 0 to 1.
     #[serde(default)]
+    #[schemars(range(min = 0, max = 1))]
     jitter: f64,
-    /// Probability of each outcome; the rest is success.
+    /// Probability of each outcome, 0 to 1, by its name; the rest is success. Hyphens in a name are
+    /// as good as underscores.
     #[serde(default)]
-    #[schemars(with = "BTreeMap<String, f64>")]
-    outcomes: BTreeMap<Outcome, f64>,
-    /// The reset that it states with a limit.
+    #[schemars(schema_with = "probabilities")]
+    outcomes: BTreeMap<String, f64>,
+    /// The reset that it states with a limit, seconds after the answer.
     #[serde(default)]
+    #[schemars(range(min = 0, max = SECONDS_MAX))]
     reset_seconds: Option<f64>,
     /// When it does not answer.
     #[serde(default)]
@@ -208,9 +230,67 @@ fn one() -> f64 {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct OutageInput {
     /// First second.
+    #[schemars(range(min = 0, max = SECONDS_MAX))]
     from_s: f64,
     /// First second after.
+    #[schemars(range(min = 0, max = SECONDS_MAX))]
     to_s: f64,
+}
+
+/// Every outcome.
+const OUTCOMES: [Outcome; 13] = [
+    Outcome::Success,
+    Outcome::RateLimited,
+    Outcome::CreditExhausted,
+    Outcome::ModelUnavailable,
+    Outcome::PacketTooLarge,
+    Outcome::QuotaUnclassified,
+    Outcome::Auth,
+    Outcome::Transient,
+    Outcome::Timeout,
+    Outcome::BadRequest,
+    Outcome::ContentFiltered,
+    Outcome::InvalidResult,
+    Outcome::Error,
+];
+
+fn outcome_names() -> Vec<String> {
+    let name = |outcome| serde_json::to_value(outcome).ok()?.as_str().map(str::to_owned);
+    OUTCOMES.into_iter().filter_map(name).collect()
+}
+
+fn probabilities(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    let mut names = outcome_names();
+    let kebab: Vec<String> =
+        names.iter().filter(|n| n.contains('_')).map(|n| n.replace('_', "-")).collect();
+    names.extend(kebab);
+    schemars::json_schema!({
+        "type": "object",
+        "propertyNames": { "enum": names },
+        "additionalProperties": { "type": "number", "minimum": 0, "maximum": 1 }
+    })
+}
+
+/// The outcomes by their names; what one is called twice adds up.
+fn outcomes(
+    named: &BTreeMap<String, f64>,
+    place: &str,
+) -> Result<BTreeMap<Outcome, f64>, InputError> {
+    let mut out = BTreeMap::new();
+    for (name, probability) in named {
+        let plain = serde_json::Value::from(name.replace('-', "_"));
+        let Ok(outcome) = serde_json::from_value::<Outcome>(plain) else {
+            let known = outcome_names();
+            let words: Vec<&str> = known.iter().map(String::as_str).collect();
+            let shown: String = name.chars().take(60).flat_map(char::escape_debug).collect();
+            return Err(InputError::Format {
+                message: format!("{place}: '{shown}' is no outcome; {} are", words.join(", ")),
+                nearest: nearest(name, &words).map(str::to_owned),
+            });
+        };
+        *out.entry(outcome).or_insert(0.0) += probability;
+    }
+    Ok(out)
 }
 
 /// JSON Schema of the plan file.
@@ -229,6 +309,11 @@ pub fn pools_schema() -> schemars::Schema {
         .into_root_schema_for::<PoolsFile>()
 }
 
+/// Without the mark of its byte order, which some editors write.
+fn without_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
+}
+
 /// Reads a plan file (JSON).
 ///
 /// # Errors
@@ -237,12 +322,13 @@ pub fn read_plan(text: &str) -> Result<Vec<NodeSpec>, InputError> {
     if text.len() > MAX_BYTES {
         return Err(InputError::Size);
     }
+    let text = without_mark(text);
     let nodes = if text.trim_start().starts_with('[') {
         serde_json::from_str::<Vec<NodeInput>>(text)
     } else {
         serde_json::from_str::<PlanFile>(text).map(|file| file.nodes)
     };
-    let nodes = nodes.map_err(|error| explain(&error.to_string()))?;
+    let nodes = nodes.map_err(|error| explain::plan(text, &error))?;
     nodes
         .into_iter()
         .map(|n| {
@@ -270,7 +356,7 @@ pub fn read_plan(text: &str) -> Result<Vec<NodeSpec>, InputError> {
         .collect()
 }
 
-/// Reads a pools file (YAML, which JSON is part of).
+/// Reads a pools file, or the pools of a configuration (YAML, which JSON is part of).
 ///
 /// # Errors
 /// When it is not the format, or a value is out of range.
@@ -278,15 +364,19 @@ pub fn read_pools(text: &str) -> Result<Vec<(PoolState, ServiceModel)>, InputErr
     if text.len() > MAX_BYTES {
         return Err(InputError::Size);
     }
+    let text = without_mark(text);
     let first =
         text.lines().map(str::trim).find(|l| !l.is_empty() && !l.starts_with('#') && *l != "---");
     let bare = first.is_some_and(|l| l == "-" || l.starts_with("- ") || l.starts_with('['));
+    if !bare && configured::is_configuration(text) {
+        return configured::read(text);
+    }
     let pools = if bare {
         serde_yaml::from_str::<Vec<PoolInput>>(text)
     } else {
         serde_yaml::from_str::<PoolsFile>(text).map(|file| file.pools)
     };
-    let pools = pools.map_err(|error| explain(&error.to_string()))?;
+    let pools = pools.map_err(|error| explain::explain(&error.to_string()))?;
     if pools.is_empty() {
         return Err(InputError::Value("`pools` is empty: name at least one pool".to_owned()));
     }
@@ -294,13 +384,18 @@ pub fn read_pools(text: &str) -> Result<Vec<(PoolState, ServiceModel)>, InputErr
 }
 
 fn pool(place: usize, input: PoolInput) -> Result<(PoolState, ServiceModel), InputError> {
-    let provider = serde_json::to_value(input.provider)
+    if input.id.is_none() && input.model.is_empty() && input.provider.is_none() {
+        return Err(InputError::Value(format!("pool {}: give it an `id` or a `model`", place + 1)));
+    }
+    let provider_kind = input.provider.unwrap_or(Provider::OpenaiCompatible);
+    let provider = serde_json::to_value(provider_kind)
         .ok()
         .and_then(|v| v.as_str().map(str::to_owned))
         .unwrap_or_default();
-    let id = input.id.unwrap_or_else(|| match &input.account {
-        Some(account) => format!("{provider}#{account}/{}", input.model),
-        None => format!("{provider}/{}", input.model),
+    let id = input.id.unwrap_or_else(|| {
+        let account = input.account.as_ref().map(|a| format!("#{a}")).unwrap_or_default();
+        let model = if input.model.is_empty() { "" } else { "/" };
+        format!("{provider}{account}{model}{}", input.model)
     });
     let windows = windows(&input.model, input.context_tokens, input.output_tokens);
     let texts = [
@@ -335,7 +430,7 @@ fn pool(place: usize, input: PoolInput) -> Result<(PoolState, ServiceModel), Inp
     };
     let pool = Pool {
         id: PoolId::new(id),
-        provider: input.provider,
+        provider: provider_kind,
         meter,
         tier: input.tier,
         context_tokens: windows.context_tokens,
@@ -350,17 +445,19 @@ fn pool(place: usize, input: PoolInput) -> Result<(PoolState, ServiceModel), Inp
 
 fn behaviour(id: &str, s: ServiceInput) -> Result<(ServiceEstimate, ServiceModel), InputError> {
     let place = |key: &str| format!("pool '{id}': service.{key}");
-    let base = millis(s.base_seconds, &place("base-seconds"))?;
-    let input = millis(s.seconds_per_input_ktok, &place("seconds-per-input-ktok"))?;
-    let output = millis(s.seconds_per_output_ktok, &place("seconds-per-output-ktok"))?;
+    let expected = expected(&s, place)?;
     if !s.speed.is_finite() || s.speed <= 0.0 {
-        return Err(InputError::Value(format!("{} must be above 0", place("speed"))));
+        return Err(InputError::Value(format!(
+            "{} must be a finite number above 0",
+            place("speed")
+        )));
     }
     if !(0.0..=1.0).contains(&s.jitter) {
         return Err(InputError::Value(format!("{} must lie in 0 to 1", place("jitter"))));
     }
-    let sum: f64 = s.outcomes.values().sum();
-    if s.outcomes.values().any(|p| !(0.0..=1.0).contains(p)) || sum > 1.0 + 1e-9 {
+    let outcomes = outcomes(&s.outcomes, &place("outcomes"))?;
+    let sum: f64 = outcomes.values().sum();
+    if outcomes.values().any(|p| !(0.0..=1.0).contains(p)) || sum > 1.0 + 1e-9 {
         return Err(InputError::Value(format!(
             "{}: probabilities must lie in 0 to 1 and add up to at most 1",
             place("outcomes")
@@ -375,40 +472,41 @@ fn behaviour(id: &str, s: ServiceInput) -> Result<(ServiceEstimate, ServiceModel
         outages.push(Outage { from, to });
     }
     outages.sort_by_key(|o| o.from);
-    #[expect(clippy::cast_precision_loss, reason = "bounded by millis()")]
-    let service = ServiceEstimate {
-        base: base as f64,
-        per_input_ktok: input as f64,
-        per_output_ktok: output as f64,
-        speed: s.speed,
-    };
+    let service = ServiceEstimate { speed: s.speed, ..expected };
     let reset = s.reset_seconds.map(|r| millis(r, &place("reset-seconds"))).transpose()?;
-    let model = ServiceModel { jitter: s.jitter, outcomes: s.outcomes, reset, outages };
+    let model = ServiceModel { jitter: s.jitter, outcomes, reset, outages };
     Ok((service, model))
 }
 
-/// Seconds to milliseconds; at most a year.
-fn millis(seconds: f64, place: &str) -> Result<Millis, InputError> {
-    if !(0.0..=31_536_000.0).contains(&seconds) {
-        return Err(InputError::Value(format!("{place} must lie in 0 to 31536000 seconds")));
+/// The formula that is given, or the one that holds where nothing of it is.
+fn expected(
+    s: &ServiceInput,
+    place: impl Fn(&str) -> String,
+) -> Result<ServiceEstimate, InputError> {
+    let terms = [
+        (s.base_seconds, "base-seconds"),
+        (s.seconds_per_input_ktok, "seconds-per-input-ktok"),
+        (s.seconds_per_output_ktok, "seconds-per-output-ktok"),
+    ];
+    if terms.iter().all(|(term, _)| term.is_none()) {
+        return Ok(ServiceEstimate::default());
     }
-    #[expect(clippy::cast_possible_truncation, reason = "bounded above")]
-    let ms = (seconds * 1_000.0).round() as Millis;
-    Ok(ms)
+    let [base, per_input_ktok, per_output_ktok] =
+        terms.map(|(term, key)| exact_millis(term.unwrap_or(0.0), &place(key)));
+    let (base, per_input_ktok) = (base?, per_input_ktok?);
+    let per_output_ktok = per_output_ktok?;
+    Ok(ServiceEstimate { base, per_input_ktok, per_output_ktok, speed: 1.0 })
 }
 
-/// The parser's message with the nearest known key or word, without the names of our own types.
-fn explain(message: &str) -> InputError {
-    let mut quoted = message.split('`').skip(1).step_by(2);
-    let unknown = message.contains("unknown field") || message.contains("unknown variant");
-    let nearest = quoted.next().filter(|_| unknown).and_then(|word| {
-        let known: Vec<&str> = quoted.collect();
-        nearest(word, &known).map(str::to_owned)
-    });
-    let message = message
-        .replace("struct PlanFile", "an object with `nodes`")
-        .replace("struct PoolsFile", "a mapping with `pools`")
-        .replace("struct NodeInput", "a node")
-        .replace("struct PoolInput", "a pool");
-    InputError::Format { message: message.chars().take(600).collect(), nearest }
+/// Seconds to whole milliseconds, rounded up: nothing ends earlier than was said.
+fn millis(seconds: f64, place: &str) -> Result<Millis, InputError> {
+    Ok(whole_millis(exact_millis(seconds, place)?))
+}
+
+/// Seconds to milliseconds.
+fn exact_millis(seconds: f64, place: &str) -> Result<f64, InputError> {
+    if !(0.0..=SECONDS_MAX).contains(&seconds) {
+        return Err(InputError::Value(format!("{place} must lie in 0 to {SECONDS_MAX} seconds")));
+    }
+    Ok(seconds * 1_000.0)
 }

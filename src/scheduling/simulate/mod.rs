@@ -1,11 +1,13 @@
 //! The real scheduler under a virtual clock that starts at 0.
 
+mod configured;
+mod explain;
 pub mod input;
 mod report;
 mod run;
 mod world;
 
-pub use report::{PauseRecord, Simulation, TimelineEntry};
+pub use report::{PauseRecord, Simulation, TimelineEntry, prediction_schema};
 pub(super) use run::{Attempt, Trace, World, run};
 pub use world::{Outage, ServiceModel};
 

@@ -15,7 +15,7 @@ use crate::ledger::PauseCause;
 use crate::model::{NodeId, Outcome, PoolId};
 
 /// One attempt; times in seconds from the start.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct TimelineEntry {
     /// The node.
     pub node: NodeId,
@@ -32,7 +32,7 @@ pub struct TimelineEntry {
 }
 
 /// A node of a pause.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct PausedNodeRecord {
     /// The node.
     pub node: NodeId,
@@ -43,7 +43,7 @@ pub struct PausedNodeRecord {
 }
 
 /// Nothing ran: since when, until when, which nodes, one record per cause.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct PauseRecord {
     /// Why.
     pub cause: PauseCause,
@@ -55,8 +55,9 @@ pub struct PauseRecord {
     pub nodes: Vec<PausedNodeRecord>,
 }
 
-/// The prediction.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// What `overhaul simulate --json` prints. Times are seconds from the start, exact to a millisecond.
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
+#[schemars(title = "overhaul simulate --json")]
 pub struct Simulation {
     /// End of the last attempt.
     pub makespan_s: f64,
@@ -64,17 +65,28 @@ pub struct Simulation {
     pub lower_bound_s: f64,
     /// Longest path of dependencies on the fastest pools.
     pub critical_path_s: f64,
-    /// US dollars, as far as costs are declared.
+    /// US dollars of the attempts on pools that declare a price.
     pub cost: f64,
+    /// Attempts that were charged on pools that declare none: they are not in `cost`.
+    pub unpriced: usize,
     /// Nodes by final state: `done`, `failed`, `blocked`, `unfinished`.
     pub nodes: BTreeMap<&'static str, usize>,
     /// Every attempt, by start.
     pub timeline: Vec<TimelineEntry>,
     /// Every time nothing ran, and what fits nowhere.
     pub pauses: Vec<PauseRecord>,
-    /// Share of each pool's slots in use over the makespan; where no concurrency is declared, of the
-    /// most that were in use at once.
+    /// Share of the slots of its account that each pool used over the makespan; where no concurrency
+    /// is declared, of the most that the pool used at once.
     pub utilisation: BTreeMap<PoolId, f64>,
+}
+
+/// JSON Schema of the prediction.
+#[must_use]
+pub fn prediction_schema() -> schemars::Schema {
+    schemars::generate::SchemaSettings::draft2020_12()
+        .for_serialize()
+        .into_generator()
+        .into_root_schema_for::<Simulation>()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "milliseconds of a month fit 53 bits")]
@@ -91,7 +103,7 @@ pub(super) fn report(
 ) -> Simulation {
     let done: Vec<bool> = end.nodes.iter().map(|w| w.state == NodeState::Done).collect();
     let mut ran_on = vec![None; done.len()];
-    let mut spent = 0.0;
+    let (mut spent, mut unpriced) = (0.0, 0);
     for entry in &trace.entries {
         if entry.outcome == Outcome::Success {
             ran_on[entry.node] = Some(entry.pool);
@@ -99,7 +111,10 @@ pub(super) fn report(
         if entry.outcome == Outcome::Success || entry.end - entry.start > 1_000 {
             let pool = &start.pools[entry.pool];
             let need = estimate(&start.specs[entry.node], &pool.pool);
-            spent += cost(pool, need).unwrap_or(0.0);
+            match cost(pool, need) {
+                Some(cost) => spent += cost,
+                None => unpriced += 1,
+            }
         }
     }
     #[expect(clippy::cast_precision_loss, reason = "milliseconds")]
@@ -115,7 +130,8 @@ pub(super) fn report(
         makespan_s: makespan / 1_000.0,
         lower_bound_s: lower_bound(&instance, makespan) / 1_000.0,
         critical_path_s: critical_path(&instance) / 1_000.0,
-        cost: spent,
+        cost: (spent * 1.0e9).round() / 1.0e9,
+        unpriced,
         nodes: super::counts(end),
         timeline: trace
             .entries
@@ -129,7 +145,7 @@ pub(super) fn report(
                 outcome: e.outcome,
             })
             .collect(),
-        pauses: pauses(trace),
+        pauses: behind(end, pauses(trace)),
         utilisation: utilisation(start, trace),
     }
 }
@@ -156,7 +172,7 @@ fn pauses(trace: &Trace) -> Vec<PauseRecord> {
                     .into_iter()
                     .map(|w| PausedNodeRecord {
                         node: w.node.clone(),
-                        reason: w.reason(),
+                        reason: w.reason_with(|at| format!("{} s", seconds(at))),
                         not_before_s: w.not_before.map(seconds),
                     })
                     .collect(),
@@ -164,6 +180,31 @@ fn pauses(trace: &Trace) -> Vec<PauseRecord> {
         }
     }
     out
+}
+
+/// With the nodes that wait for one that the last pause names: they have its cause.
+fn behind(end: &Scheduler, mut records: Vec<PauseRecord>) -> Vec<PauseRecord> {
+    let mut causes: BTreeMap<usize, PauseCause> = BTreeMap::new();
+    for record in records.iter().filter(|record| record.until_s.is_none()) {
+        let named = record.nodes.iter().filter_map(|paused| end.node_ix(&paused.node));
+        causes.extend(named.map(|ix| (ix as usize, record.cause)));
+    }
+    for node in end.graph.order.iter().map(|ix| *ix as usize) {
+        let waits = end.nodes[node].state == NodeState::Waiting;
+        let mut before = end.graph.dependencies[node].iter().map(|d| *d as usize);
+        let found = before.find_map(|d| causes.get(&d).map(|cause| (d, *cause)));
+        let Some((first, cause)) = found.filter(|_| waits) else { continue };
+        causes.insert(node, cause);
+        let last = records.iter_mut().find(|r| r.until_s.is_none() && r.cause == cause);
+        if let Some(record) = last {
+            record.nodes.push(PausedNodeRecord {
+                node: end.specs[node].id.clone(),
+                reason: format!("waits for '{}'", end.specs[first].id),
+                not_before_s: None,
+            });
+        }
+    }
+    records
 }
 
 fn utilisation(start: &Scheduler, trace: &Trace) -> BTreeMap<PoolId, f64> {

@@ -7,7 +7,7 @@ use super::super::scheduler::Scheduler;
 use super::super::{Decision, Finish, Millis, NodeWall};
 use crate::model::Outcome;
 
-/// Attempts of one node after which it is taken out: a world that never answers must end too.
+/// Attempts of one node after which it is left undone: a world that never answers must end too.
 const ATTEMPTS_MAX: u32 = 1_000;
 
 /// What one attempt turns out to be.
@@ -45,8 +45,25 @@ pub(in super::super) struct Trace {
     pub(in super::super) entries: Vec<Entry>,
     /// Time, end where the run went on, and the waiting nodes.
     pub(in super::super) pauses: Vec<(Millis, Option<Millis>, Vec<NodeWall>)>,
+    /// Nodes that were left undone because nothing ever answered them, as they stood then.
+    pub(in super::super) given_up: Vec<NodeWall>,
     /// From the beginning to the last end.
     pub(in super::super) makespan: Millis,
+}
+
+impl Trace {
+    /// Nothing goes on from here: what was left undone belongs to the last pause.
+    fn end(&mut self, now: Millis) {
+        if self.given_up.is_empty() {
+            return;
+        }
+        if self.pauses.last().is_none_or(|(_, until, _)| until.is_some()) {
+            self.pauses.push((now, None, Vec::new()));
+        }
+        if let Some((_, _, walls)) = self.pauses.last_mut() {
+            walls.append(&mut self.given_up);
+        }
+    }
 }
 
 /// Runs to the end, from the scheduler's own beginning.
@@ -112,10 +129,12 @@ pub(in super::super) fn run(scheduler: &mut Scheduler, world: &mut dyn World) ->
             if outcome == Outcome::Success {
                 scheduler.landed(&id);
             } else if attempts[node] >= ATTEMPTS_MAX {
-                scheduler.take_out(&id, true);
+                let wall = scheduler.wall_of(node, end);
+                trace.given_up.push(wall);
+                scheduler.take_out(&id, false);
             }
         }
     }
-    // Nodes that fit nowhere are a pause even when everything else went well.
+    trace.end(now);
     trace
 }

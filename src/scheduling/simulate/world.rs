@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::super::scheduler::Scheduler;
 use super::super::select::estimate;
+use super::super::spec::whole_millis;
 use super::super::{Finish, Millis};
 use super::run::{Attempt, World};
 use crate::model::{Outcome, Usage};
@@ -68,8 +69,8 @@ impl Model {
             return expected;
         }
         let u = unit(self.seed, &[1, node as u64]);
-        #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "bounded")]
-        let ms = (expected as f64 * (1.0 + jitter * (2.0 * u - 1.0))).round() as Millis;
+        #[expect(clippy::cast_precision_loss, reason = "milliseconds of a year fit 53 bits")]
+        let ms = whole_millis(expected as f64 * (1.0 + jitter * (2.0 * u - 1.0)));
         ms.max(1)
     }
 
