@@ -13,7 +13,7 @@ use super::attempt::{self, Done, End};
 use super::context::{Cycle, ReadyPool};
 use super::desk::Desk;
 use super::keys;
-use super::{CycleError, land, reconcile};
+use super::{CycleError, land, progress, reconcile};
 use crate::ledger::{DependsOn, EventKind, FrictionType, NodeState, Run};
 use crate::model::{Classification, NodeId, Outcome, PoolId};
 use crate::scheduling::{
@@ -127,6 +127,7 @@ async fn run(
                 return Ok(drive);
             }
             let Some(until) = wait_until else { return Ok(drive) };
+            progress::idle(cycle, timestamp(until));
             wait(cycle, Some(timestamp(until))).await;
             continue;
         }
@@ -270,7 +271,10 @@ fn effect_events(cycle: &Cycle, effect: &Effect, done: &Done) -> Vec<EventKind> 
     let evidence = done.classification.as_ref().map(|c| c.evidence.clone()).unwrap_or_default();
     match effect {
         // An open circuit breaker dies with the job: a fresh one tries again.
-        Effect::Paused { outcome, .. } if !settles_across_cycles(*outcome) => Vec::new(),
+        Effect::Paused { pool, until, outcome, .. } if !settles_across_cycles(*outcome) => {
+            tracing::info!("{}", progress::waits(pool, timestamp(*until), *outcome));
+            Vec::new()
+        }
         Effect::Paused { pool, until, step, outcome } => {
             let mut events = vec![EventKind::PoolPaused {
                 pool: pool.clone(),

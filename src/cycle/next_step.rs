@@ -16,7 +16,7 @@ use super::take_in::TakenIn;
 use super::walls::AllWalls;
 use super::{
     CycleError, answers, branch, close, drive, grant, inbox, keys, land, open, pause, proceed,
-    rebuild, reconcile, setup, show, view,
+    progress, rebuild, reconcile, setup, show, view,
 };
 use crate::backends::Surroundings;
 use crate::backends::openai::ProcessVerify;
@@ -360,6 +360,7 @@ pub(super) async fn observe(cycle: &Cycle) -> Result<(), CycleError> {
 
 async fn observe_and_work(cycle: &Arc<Cycle>, set: &PoolSet) -> Result<Worked, CycleError> {
     observe(cycle).await?;
+    progress::begins(cycle);
     let mut worked = Worked::default();
     if cycle.journal.state().cancelled.is_none() && has_open_nodes(cycle) {
         setup::check_verify_programs(&open::all_verify(&cycle.plan), &*cycle.env)?;
@@ -426,6 +427,7 @@ pub(super) async fn report(
     if continued {
         message.push_str("; the next cycle was started");
     }
+    progress::ends(cycle, status, &message);
     let run = cycle.journal.state().clone();
     let open = run.nodes.values().filter_map(|n| n.pr.as_ref()).filter(|pr| !pr.is_over());
     let open: BTreeMap<u64, &String> = open.map(|pr| (pr.number, &pr.url)).collect();
@@ -529,6 +531,7 @@ fn verb(count: usize, what: &str, one: &str, many: &str) -> String {
 }
 
 /// `1 node`, `2 nodes`.
-fn counted(count: usize, what: &str) -> String {
+#[must_use]
+pub fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
