@@ -472,6 +472,7 @@ pub(super) fn scheduler_over(
         dial: cycle.config.dispatch.dial.0,
         start: millis(cycle.clock.now()),
         deadline: Some(millis(cycle.deadline)),
+        patience: cycle.patience.and_then(|time| Millis::try_from(time.as_millis()).ok()),
         budgets,
         attempts: AttemptLimits { contract: max.contract, infrastructure: max.infrastructure },
         ..Options::default()

@@ -31,6 +31,9 @@ const CHECKPOINT_RESERVE: SignedDuration = SignedDuration::from_secs(30);
 /// hosted job.
 const DEFAULT_TIME_BUDGET: Duration = Duration::from_secs(5 * 3_600);
 
+/// Longest wait with nothing at work at a shell, where nobody says how long to work.
+const PATIENCE_AT_A_SHELL: Duration = Duration::from_secs(10 * 60);
+
 /// Where pull requests, issues and comments live.
 #[derive(Clone)]
 pub enum Place {
@@ -270,6 +273,13 @@ fn deadline(options: &Options, now: Timestamp) -> Timestamp {
     now.checked_add(budget - reserve).unwrap_or(now)
 }
 
+/// A person at a shell who named no time is not kept waiting: the pause says when to come again. A
+/// job on Actions, and one with a time of its own, waits as long as that.
+fn patience(options: &Options) -> Option<Duration> {
+    let named = options.time_budget.is_some() || options.config.dispatch.time_budget.is_some();
+    (!named && options.holder.workflow_run.is_none()).then_some(PATIENCE_AT_A_SHELL)
+}
+
 /// Looks up the base branch on the remote and brings its head here.
 fn fetch_base(
     workspace: &Workspace,
@@ -379,6 +389,7 @@ impl Parts {
             scratch: self.scratch.path().to_path_buf(),
             env: self.options.env.clone(),
             deadline: self.deadline,
+            patience: patience(&self.options),
             woken: self.options.woken.clone(),
             cancel,
             integration: tokio::sync::Mutex::new(self.base.commit),
