@@ -164,7 +164,7 @@ pub(super) async fn begin(
     cancel: CancellationToken,
 ) -> Result<Begun, CycleError> {
     let over = |report| Ok(Begun::Over(Box::new(report)));
-    let parts = setup::prepare(options).await?;
+    let mut parts = setup::prepare(options).await?;
     let chosen = open::choose(&parts).await?;
     if parts.options.dry_run {
         return over(dry_run(&parts, chosen).await?);
@@ -184,7 +184,10 @@ pub(super) async fn begin(
         }
         Chosen::Open(id) => {
             inbox_open = true;
-            parts.journal(id).await?
+            let journal = parts.journal(id).await?;
+            let began_with = journal.state().base_branch.clone();
+            setup::keep_base(&mut parts, &began_with).await?;
+            journal
         }
         Chosen::New(_) if matches!(job, Job::TakeIn(_)) => {
             return over(CycleReport::without_run(Status::Idle, "there is no open run"));

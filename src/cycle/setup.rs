@@ -18,7 +18,7 @@ use super::{Clock, CycleError, Journal, holder, names};
 use crate::config::{Config, StateStore};
 use crate::forge::Forge;
 use crate::forge::LocalForge;
-use crate::git::{GitError, Oid, Remote, parse_oid};
+use crate::git::{GitError, Oid, Remote, Repo, parse_oid};
 use crate::ledger::{EventKind, Holder, Landing};
 use crate::model::{CycleId, Plan, PoolId, RunId};
 use crate::store::{ArtifactStore, Artifacts, BranchStore, DirectoryStore, Store, Traced};
@@ -299,18 +299,65 @@ fn fetch_base(
             };
             (full, commit)
         }
-        None => remote.default_branch(store)?.ok_or_else(|| {
-            CycleError::input(
-                "the remote has no default branch",
-                "push a branch first, or name it as `base` in the configuration",
-            )
-        })?,
+        None => match remote.default_branch(store)? {
+            Some(head) => head,
+            None => return Err(no_base(workspace, remote)?),
+        },
     };
+    fetch_head(workspace, remote, full, commit)
+}
+
+fn fetch_head(
+    workspace: &Workspace,
+    remote: &Remote,
+    full: String,
+    commit: Oid,
+) -> Result<BaseHead, CycleError> {
+    let store = workspace.store();
     let branch = short_branch(full.clone());
     if !store.has(commit) {
         remote.fetch(store, &[&format!("+{full}:refs/overhaul/base/{branch}")])?;
     }
     Ok(BaseHead { branch, commit })
+}
+
+/// Why there is no branch to open pull requests for: the remote is empty, or, without one, no
+/// branch is checked out.
+fn no_base(workspace: &Workspace, remote: &Remote) -> Result<CycleError, GitError> {
+    let is_checkout = remote.url() == Remote::itself(workspace.repository())?.url();
+    let detached = is_checkout && Repo::open(workspace.repository())?.find_ref("HEAD")?.is_some();
+    Ok(if detached {
+        CycleError::input(
+            "no branch is checked out, and there is no `origin` that has a default branch",
+            "name the branch as `base` in the configuration, or check one out",
+        )
+    } else {
+        CycleError::input(
+            "the remote has no default branch",
+            "push a branch first, or name it as `base` in the configuration",
+        )
+    })
+}
+
+/// The base of an open run is the branch that it began with, whatever is checked out now, while that
+/// is there. A configured one goes first.
+pub(super) async fn keep_base(parts: &mut Parts, began_with: &str) -> Result<(), CycleError> {
+    let is_it = parts.base.branch == began_with || began_with.is_empty();
+    if is_it || parts.config.base.is_some() {
+        return Ok(());
+    }
+    let (workspace, remote) = (parts.workspace.clone(), parts.remote.clone());
+    let full = names::full(began_with);
+    let there = blocking(move || {
+        let there = remote.ls_remote(workspace.store(), &[&full])?;
+        let found = there.get(&full).copied();
+        found.map(|commit| fetch_head(&workspace, &remote, full, commit)).transpose()
+    })
+    .await?;
+    if let Some(base) = there {
+        parts.base = base;
+    }
+    Ok(())
 }
 
 /// A file of the remote's default branch, whatever is checked out, and the branch's name. `None`
