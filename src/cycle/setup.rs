@@ -195,19 +195,39 @@ fn short_branch(full: String) -> String {
     full.strip_prefix("refs/heads/").map_or(full.clone(), str::to_owned)
 }
 
+/// The absolute path of what may not be there yet, without `..`.
+fn plain(path: &Path) -> Option<PathBuf> {
+    let mut plain = PathBuf::new();
+    for part in std::path::absolute(path).ok()?.components() {
+        match part {
+            std::path::Component::ParentDir => {
+                plain.pop();
+            }
+            other => plain.push(other),
+        }
+    }
+    Some(plain)
+}
+
 /// Places that can't work are named before anything is spent on them.
 fn check_places(repo: &Path, place: &Place, work_root: &Path) -> Result<(), CycleError> {
     // A bare repository has no working tree to keep clean.
     let has_tree = repo.join(".git").exists();
-    let work = std::path::absolute(work_root).ok();
-    let checkouts = [std::path::absolute(repo).ok(), repo.canonicalize().ok()];
-    let inside = work
-        .is_some_and(|work| checkouts.iter().flatten().any(|checkout| work.starts_with(checkout)));
-    if has_tree && inside {
-        return Err(CycleError::input(
-            format!("{} is inside the checkout", work_root.display()),
-            "name a folder outside of it with --work-dir: the working tree is never touched",
-        ));
+    let checkouts = [plain(repo), repo.canonicalize().ok()];
+    let outside = |folder: &Path, option: &str| {
+        let folders = [plain(folder), folder.canonicalize().ok()];
+        let is_in = |it: &PathBuf| checkouts.iter().flatten().any(|root| it.starts_with(root));
+        if !has_tree || !folders.iter().flatten().any(is_in) {
+            return Ok(());
+        }
+        Err(CycleError::input(
+            format!("{} is inside the checkout", folder.display()),
+            format!("name a folder outside of it with {option}: the working tree is never touched"),
+        ))
+    };
+    outside(work_root, "--work-dir")?;
+    if let Place::Local(folder) = place {
+        outside(folder, "--local")?;
     }
     let writable = |folder: &Path, what: &str, option: &str| {
         std::fs::create_dir_all(folder).map_err(|e| {
