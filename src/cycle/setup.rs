@@ -409,6 +409,14 @@ pub async fn on_default_branch(
 }
 
 impl Parts {
+    /// Whether the base commit has something at this path.
+    pub(super) fn base_holds(&self, path: &str) -> bool {
+        let store = self.workspace.store();
+        let found =
+            store.tree_of(self.base.commit).and_then(|tree| store.read_path(tree, path.as_bytes()));
+        found.is_ok_and(|found| found.is_some())
+    }
+
     /// Opens the ledger of a run.
     pub(super) async fn journal(&self, run: RunId) -> Result<Journal, CycleError> {
         Ok(Journal::open(self.store.clone(), run, self.cycle_id.clone(), self.clock.clone())
