@@ -27,6 +27,10 @@ use crate::process::{self, Captured, Ended, Spec, Status};
 /// Bytes kept of each output stream.
 const OUTPUT_CAP: usize = 1 << 20;
 
+/// Where a result goes, for whoever handed none in.
+const WHERE: &str = "write it to the file that `{result-file}` and OVERHAUL_RESULT_FILE name, or to \
+     standard output (docs/workers.md)";
+
 /// What the program is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommandKind {
@@ -210,7 +214,8 @@ impl CommandWorker {
         // Ended with 0 and without a usable result: a limit if it says so, else its own fault. One
         // that says nothing at all, or hands in something else, is told what is missing.
         let (problem, handed_in) = match result {
-            Err(problem) => (problem.to_string(), problem != ResultError::Missing),
+            Err(ResultError::Missing) => (format!("{}; {WHERE}", ResultError::Missing), false),
+            Err(problem) => (problem.to_string(), true),
             Ok(_) => (String::new(), true),
         };
         let silent = stdout.trim().is_empty() && stderr.trim().is_empty();
@@ -236,7 +241,9 @@ impl CommandWorker {
             return result::parse_output(&found, &attempt.node);
         }
         match self.settings.kind {
-            CommandKind::Template => result::parse_output(stdout, &attempt.node),
+            CommandKind::Template => {
+                result::parse_output(&without_example(stdout, attempt), &attempt.node)
+            }
             CommandKind::Plain => Ok(WorkerResult {
                 resolved: attempt.node.findings.clone(),
                 blocked: Vec::new(),
@@ -362,6 +369,12 @@ fn paths(attempt: &Attempt) -> Vec<String> {
     let safe =
         |path: &str| if path.starts_with('-') { format!("./{path}") } else { path.to_owned() };
     paths.into_iter().map(safe).collect()
+}
+
+/// Output without the example of the prompt: a program that prints its prompt hands nothing in.
+fn without_example(output: &str, attempt: &Attempt) -> String {
+    let example = prompt::example(attempt);
+    output.replace(&prompt::fence("json", &example), "").replace(&example, "")
 }
 
 /// The result file's text, if there is a regular file of bounded size.
