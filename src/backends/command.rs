@@ -32,6 +32,10 @@ const PLAIN: &str = "worker-command";
 /// Bytes kept of each output stream.
 const OUTPUT_CAP: usize = 1 << 20;
 
+/// Where a result goes, for whoever handed none in.
+const WHERE: &str = "write it to the file that `{result-file}` and OVERHAUL_RESULT_FILE name, or to \
+     standard output (docs/workers.md)";
+
 /// What the program is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommandKind {
@@ -255,10 +259,9 @@ impl CommandWorker {
             return result::parse_output(&found, &attempt.node);
         }
         match self.settings.kind {
-            CommandKind::Template => match result::parse_output(stdout, &attempt.node) {
-                Ok(echo) if echo.summary == prompt::EXAMPLE => Err(ResultError::Missing),
-                read => read,
-            },
+            CommandKind::Template => {
+                result::parse_output(&without_example(stdout, attempt), &attempt.node)
+            }
             CommandKind::Plain => Ok(WorkerResult {
                 resolved: attempt.node.findings.clone(),
                 blocked: Vec::new(),
@@ -393,6 +396,12 @@ fn paths(attempt: &Attempt) -> Vec<String> {
     let safe =
         |path: &str| if path.starts_with('-') { format!("./{path}") } else { path.to_owned() };
     paths.into_iter().map(safe).collect()
+}
+
+/// Output without the example of the prompt: a program that prints its prompt hands nothing in.
+fn without_example(output: &str, attempt: &Attempt) -> String {
+    let example = prompt::example(attempt);
+    output.replace(&prompt::fence("json", &example), "").replace(&example, "")
 }
 
 /// The result file's text, if there is a regular file of bounded size.

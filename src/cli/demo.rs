@@ -8,7 +8,7 @@ use super::next_step::{failure, render, stop_signal};
 use super::run_options::env;
 use super::{Failure, print};
 use crate::backends::scripted::{self, Scripted};
-use crate::config::Config;
+use crate::config::{Config, DEFAULT_PATH};
 use crate::cycle::{Clock, Given, Options, Place, next_step};
 use crate::git::{Expect, GitError, Repo};
 use crate::ledger::Holder;
@@ -77,21 +77,22 @@ pub(super) async fn run(args: Args) -> Result<(), Failure> {
         let _ = write!(
             text,
             "\nThis was a demo: the pool `scripted` is a script inside this program, not a model.\n\
-             repository and state branch  {}\n\
-             pull requests                {}\n\
+             repository and state branch  {0}\n\
+             pull requests                {1}\n\
+             Look at it: overhaul status --repo {0} --local {2} --work-dir {3}\n\
+             and at a change: git -C {0} show BRANCH, with a branch of a pull request's `head`.\n\
              Run it again: nothing is done twice. To merge a pull request, merge its branch with git:\n  \
-             git clone -b main {} {}\n  \
-             git -C {} merge origin/{}\n  \
-             git -C {} push\n\
+             git clone -b main {0} {4}\n  \
+             git -C {4} merge origin/{5}\n  \
+             git -C {4} push\n\
              and set `state: merged` in its file; `state: closed` rejects it. When all are merged or\n\
              closed, the next run closes.\n",
             repository.display(),
             dir.join("forge/pulls").display(),
-            repository.display(),
-            clone.display(),
+            dir.join("forge").display(),
+            dir.join("work").display(),
             clone.display(),
             report.run_id.as_ref().map_or_else(String::new, |run| format!("overhaul/{run}/N-001")),
-            clone.display(),
         );
     }
     print(&text)
@@ -148,8 +149,13 @@ fn fill(path: &Path) -> Result<(), GitError> {
     let repo = Repo::create(path, None)?;
     let files: Vec<(&[u8], &[u8])> =
         SAMPLE.iter().map(|(path, text)| (path.as_bytes(), text.as_bytes())).collect();
+    // Other commands find the configuration where they look for one.
+    let config = (DEFAULT_PATH.as_bytes(), CONFIG.as_bytes());
+    let files = [files, vec![config]].concat();
     let tree = repo.edit_files(None, files)?;
     let commit = repo.commit(tree, &[], "Sample repository\n", jiff::Timestamp::UNIX_EPOCH)?;
     repo.update_ref("refs/heads/main", Some(commit), Expect::Absent)?;
-    Ok(())
+    // For whoever clones it.
+    let head = path.join("HEAD");
+    std::fs::write(&head, "ref: refs/heads/main\n").map_err(|e| GitError::io(head, e))
 }

@@ -17,6 +17,7 @@ pub(super) struct Args {
 
 pub(super) async fn run(args: Args) -> Result<(), Failure> {
     let mut checks = doctor::machine();
+    checks.push(doctor::repository(&args.run.repo));
     let loaded = args.run.configuration().await;
     let configured = loaded.is_ok();
     match loaded {

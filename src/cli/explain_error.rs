@@ -6,7 +6,7 @@ use std::io::Read as _;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::{Failure, print};
+use super::{Failure, note, print};
 use crate::backends::classify::{classify, stated_reset};
 use crate::model::{Channel, Observation, Outcome};
 
@@ -16,10 +16,18 @@ const LARGEST_INPUT: u64 = 16 * 1024 * 1024;
 /// What standard input should hold.
 const SHAPE: &str = r#"give one object: {"backend","channel":"http","status","headers","body"} or {"backend","channel":"cli","exit_code","stdout","stderr"}"#;
 
-/// JSON on standard input: `{"backend", "channel": "http", "status", "headers", "body"}` or
-/// `{"backend", "channel": "cli", "exit_code", "stdout", "stderr"}`, optional `"now"`. Prints
-/// `{"outcome", "reset_seconds", "reset_at", "rule", "evidence"}`.
+/// The form of input and output, for the help text.
+const HELP: &str = r#"Input: {"backend", "channel": "http", "status", "headers", "body"} or
+{"backend", "channel": "cli", "exit_code", "stdout", "stderr"}, each part optional; "now" is when it was
+seen (RFC 3339). For example: {"status": 429, "headers": {"retry-after": "30"}, "body": "slow down"}.
+Output: {"outcome", "reset_seconds", "reset_at", "rule", "evidence"}."#;
+
+/// What an observation may hold; one of them at least, beside `backend` and `now`.
+const FIELDS: [&str; 9] =
+    ["channel", "status", "headers", "body", "exit_code", "stdout", "stderr", "backend", "now"];
+
 #[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
 pub(super) struct Args {
     /// Print JSON (it always does).
     #[arg(long, hide = true)]
@@ -33,7 +41,9 @@ pub(super) fn run(_args: Args) -> Result<(), Failure> {
         .take(LARGEST_INPUT + 1)
         .read_to_end(&mut bytes)
         .map_err(|error| Failure::usage("cannot read standard input").because(error))?;
-    print(&explain(&bytes, Timestamp::now())?)
+    print(&explain(&bytes, Timestamp::now())?)?;
+    note(&ignored(&bytes).unwrap_or_default());
+    Ok(())
 }
 
 fn explain(bytes: &[u8], wall: Timestamp) -> Result<String, Failure> {
@@ -77,6 +87,12 @@ fn read(bytes: &[u8]) -> Result<Observation, Failure> {
             .because("line 1 column 1: the value is not an object")
             .remedy(SHAPE));
     };
+    if !FIELDS[..7].iter().any(|name| fields.contains_key(*name)) {
+        let found: Vec<&str> = fields.keys().map(String::as_str).take(10).collect();
+        return Err(Failure::usage("standard input tells of no answer and no end of a program")
+            .because(format!("its fields are {}", listed(&found)))
+            .remedy(SHAPE));
+    }
     let is_cli = match fields.get("channel") {
         Some(Value::String(name)) if name == "http" => false,
         Some(Value::String(name)) if name == "cli" => true,
@@ -114,6 +130,19 @@ fn read(bytes: &[u8]) -> Result<Observation, Failure> {
         }
     };
     Ok(Observation { backend: text(fields.get("backend")), channel, now })
+}
+
+fn listed(names: &[&str]) -> String {
+    let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    if quoted.is_empty() { "none".to_owned() } else { quoted.join(", ") }
+}
+
+/// What a person may have meant otherwise: fields that are not read.
+fn ignored(bytes: &[u8]) -> Option<String> {
+    let Ok(Value::Object(fields)) = serde_json::from_slice(bytes) else { return None };
+    let other: Vec<&str> =
+        fields.keys().map(String::as_str).filter(|name| !FIELDS.contains(name)).take(10).collect();
+    (!other.is_empty()).then(|| format!("not read: {}\n", listed(&other)))
 }
 
 /// A whole number within bounds, also written as a string; null and absence are none.
@@ -218,6 +247,8 @@ mod tests {
             "{",
             "[]",
             "null",
+            "{}",
+            r#"{"code":429}"#,
             r#"{"channel":"fax"}"#,
             r#"{"now":"yesterday"}"#,
             r#"{"status":"abc"}"#,

@@ -80,7 +80,9 @@ impl Failure {
 
     /// Causes may come from outside: on Actions no line of them becomes a command.
     fn write(&self, log: &mut Log<impl Write>, on_actions: bool) -> std::io::Result<()> {
-        let why = self.why.as_ref().map(|why| format!("  why: {why}\n")).unwrap_or_default();
+        // A list of its own needs no label.
+        let label = |why: &str| if why.starts_with('\n') { "" } else { "  why: " };
+        let why = self.why.as_ref().map(|why| format!("{}{why}\n", label(why))).unwrap_or_default();
         let remedy = self.remedy.as_ref().map(|it| format!("  do:  {it}\n")).unwrap_or_default();
         if !on_actions {
             return log.line(&visible(&format!("error: {}\n{why}{remedy}", self.what)));

@@ -7,13 +7,13 @@ use tracing_subscriber::fmt::format::FmtSpan;
 /// Variable with filter directives, as `tracing_subscriber` reads them.
 const VARIABLE: &str = "OVERHAUL_LOG";
 
-/// Starts logging: `OVERHAUL_LOG`, else the level of the option or of the action's input, else
-/// warnings (on Actions: what happens).
+/// Starts logging: `OVERHAUL_LOG`, else the level of the option or of the action's input, else what
+/// happens on Actions and at a terminal, and warnings where nobody watches.
 pub(super) fn start(level: Option<&str>) {
     let on_actions = std::env::var("GITHUB_ACTIONS").is_ok_and(|v| v == "true");
     let input = std::env::var("INPUT_LOG-LEVEL").ok().filter(|v| !v.trim().is_empty());
-    let fallback = if on_actions { "info" } else { "warn" };
-    let level = level.map(str::to_owned).or(input).unwrap_or_else(|| fallback.to_owned());
+    let watched = on_actions || std::io::IsTerminal::is_terminal(&std::io::stderr());
+    let level = level.map(str::to_owned).or(input).unwrap_or_else(|| fallback(watched).to_owned());
     let named = EnvFilter::try_from_env(VARIABLE)
         .or_else(|_| EnvFilter::try_new(format!("overhaul={level}")));
     let unknown = named.is_err();
@@ -31,5 +31,18 @@ pub(super) fn start(level: Option<&str>) {
         tracing::warn!(
             "the log level is none of error, warn, info, debug and trace: warnings are logged"
         );
+    }
+}
+
+/// The level where nobody names one.
+fn fallback(watched: bool) -> &'static str {
+    if watched { "info" } else { "warn" }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn who_watches_is_told_what_happens() {
+        assert_eq!((super::fallback(true), super::fallback(false)), ("info", "warn"));
     }
 }

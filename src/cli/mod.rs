@@ -171,8 +171,19 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
+/// Says something to a person beside what is for machines.
+pub(crate) fn note(text: &str) {
+    use std::io::Write as _;
+    // Nobody there to read it is no failure.
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use clap::CommandFactory as _;
+
     use super::*;
 
     #[test]
@@ -181,5 +192,29 @@ mod tests {
         assert!(parse("DEBUG").is_ok());
         let said = parse("loud").unwrap_err().to_string();
         assert!(said.contains("loud") && said.contains("warn, info"), "{said}");
+    }
+
+    /// The names of all commands and long options below a command.
+    fn names(command: &clap::Command, found: &mut BTreeSet<String>) {
+        let options = command.get_arguments().filter(|a| !a.is_hide_set());
+        found.extend(options.filter_map(|a| a.get_long()).map(|long| format!("--{long}")));
+        for inner in command.get_subcommands().filter(|c| c.get_name() != "help") {
+            let parent = command.get_name();
+            let prefix = if parent == "overhaul" { String::new() } else { format!("{parent} ") };
+            found.insert(format!("`{prefix}{}", inner.get_name()));
+            names(inner, found);
+        }
+    }
+
+    #[test]
+    fn every_command_and_option_is_on_the_page_about_them() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/command-line.md");
+        let page = std::fs::read_to_string(path).unwrap();
+        let mut found = BTreeSet::new();
+        names(&super::Cli::command(), &mut found);
+        assert!(found.len() > 40, "{found:?}");
+        for name in found {
+            assert!(page.contains(&name), "{name} is not in docs/command-line.md");
+        }
     }
 }

@@ -24,6 +24,7 @@ pub(super) async fn run(args: Args) -> Result<(), Failure> {
         return Err(Failure::usage("--json and the report can't both go to standard output")
             .remedy("name a file with --output"));
     }
+    args.run.existing_place()?;
     let options = args.run.options(Given::default(), None, false).await?;
     let Some((id, page)) = run_report(options).await.map_err(failure)? else {
         return Err(Failure::failed("there is no run yet").remedy("`next-step` opens one"));

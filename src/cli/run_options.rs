@@ -116,6 +116,18 @@ impl RunArgs {
         }
     }
 
+    /// For commands that only look, or say something about a run that is there: a misspelt folder is
+    /// told, not made.
+    pub(super) fn existing_place(&self) -> Result<(), Failure> {
+        match &self.local {
+            Some(folder) if !folder.is_dir() => {
+                Err(Failure::usage(format!("--local {} is no folder", folder.display()))
+                    .remedy("name the folder that `next-step` was given; it makes it"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Options for a cycle.
     pub(super) async fn options(
         &self,

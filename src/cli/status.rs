@@ -15,6 +15,7 @@ pub(super) struct Args {
 }
 
 pub(super) async fn run(args: Args) -> Result<(), Failure> {
+    args.run.existing_place()?;
     let options = args.run.options(Given::default(), None, false).await?;
     let status = run_status(options).await.map_err(failure)?;
     if args.run.json {

@@ -41,6 +41,7 @@ pub(super) async fn branch(args: WithNode, ask: BranchAsk) -> Result<(), Failure
 }
 
 pub(super) async fn run(args: &RunArgs, what: Steer) -> Result<(), Failure> {
+    args.existing_place()?;
     let options = args.options(Given::default(), None, false).await?;
     let by = std::env::var("GITHUB_ACTOR")
         .or_else(|_| std::env::var("USER"))

@@ -6,27 +6,33 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use super::{Failure, print};
-use crate::config::{Config, ConfigErrors, DEFAULT_PATH, MAX_CONFIG_BYTES};
+use crate::config::{Config, ConfigErrors, DEFAULT_PATH, MAX_CONFIG_BYTES, known_model};
+use crate::cycle::counted;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The configuration file.
-    #[arg(value_name = "FILE", default_value = DEFAULT_PATH)]
-    file: PathBuf,
+    /// The configuration file [default: .github/overhaul.yml].
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// The same, as the other commands name it.
+    #[arg(long, value_name = "FILE", conflicts_with = "file")]
+    config: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
 }
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
-    let name = args.file.display().to_string();
+    let file = args.file.or(args.config).unwrap_or_else(|| PathBuf::from(DEFAULT_PATH));
+    let name = file.display().to_string();
     if !args.json {
-        return print(&as_text(&load(Some(&args.file))?, &name));
+        return print(&as_text(&load(Some(&file))?, &name));
     }
-    match Config::load(&read(&args.file)?, &name) {
+    match Config::load(&read(&file)?, &name) {
         Ok(config) => print(&as_json(&config, &name)),
         Err(errors) => {
-            let report = json!({ "valid": false, "file": name, "errors": errors.errors });
+            let report = json!({ "valid": false, "file": name, "errors": errors.errors,
+                "more-may-follow": errors.more_may_follow });
             print(&format!("{report:#}\n"))?;
             Err(failure(&name, &errors))
         }
@@ -53,9 +59,17 @@ pub(crate) fn parse(text: &str, name: &str) -> Result<Config, Failure> {
 
 fn failure(name: &str, errors: &ConfigErrors) -> Failure {
     let count = errors.errors.len();
+    let more = if errors.more_may_follow {
+        ": a section is read on once the form of what is in it is right, so more may follow"
+    } else {
+        ""
+    };
     Failure::usage(format!("{name} has {count} error{}", if count == 1 { "" } else { "s" }))
         .because(format!("\n\n{errors}\n"))
-        .remedy("mend the file and run `overhaul validate`; `overhaul schema` prints every setting")
+        .remedy(format!(
+            "mend the file and run `overhaul validate` again{more}; `overhaul schema` prints every \
+             setting"
+        ))
 }
 
 fn read(file: &Path) -> Result<String, Failure> {
@@ -77,11 +91,14 @@ fn read(file: &Path) -> Result<String, Failure> {
     text_of(bytes, &name.to_string())
 }
 
+/// Where the page about the configuration is: an installed program has no `docs` beside it.
+const DOCS: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/configuration.md");
+
 /// What to do where there is no configuration.
 pub(crate) fn how_to_get_one() -> String {
     format!(
-        "write {DEFAULT_PATH} (docs/configuration.md and examples/overhaul.yml show how, \
-         `overhaul schema` prints every setting), or name another file"
+        "write {DEFAULT_PATH} ({DOCS} shows how, `overhaul schema` prints every setting), or name \
+         another file with --config"
     )
 }
 
@@ -127,7 +144,12 @@ fn as_text(config: &Config, name: &str) -> String {
     let exclusions = config.exclusions();
     for declared in config.pools() {
         let pool = declared.to_pool();
-        let by = |given: bool| if given { "" } else { " (default)" };
+        let known = known_model(&declared.model).is_some();
+        let by = |given: bool| match (given, known) {
+            (true, _) => "",
+            (false, true) => " (known model)",
+            (false, false) => " (default)",
+        };
         let excluded =
             if exclusions.iter().any(|e| e.matches(declared)) { ", excluded" } else { "" };
         let _ = writeln!(
@@ -146,15 +168,15 @@ fn as_text(config: &Config, name: &str) -> String {
     let _ = writeln!(
         text,
         "\nruns\n  base {}, {} at once, {} per attempt, lease {}, attempts {} + {}\n  \
-         findings from {} sources, {} verify commands{}, state in a {}",
+         findings from {}, {}{}, state in a {}",
         config.base.as_deref().unwrap_or("the default branch"),
         dispatch.concurrent,
         dispatch.attempt_timeout,
         dispatch.lease,
         dispatch.max_attempts.contract,
         dispatch.max_attempts.infrastructure,
-        config.findings.len(),
-        config.verify.commands.len(),
+        counted(config.findings.len(), "source"),
+        counted(config.verify.commands.len(), "verify command"),
         if config.verify.detect { " + detected ones" } else { "" },
         match config.state.store {
             crate::config::StateStore::Branch => format!("branch ({})", config.state.branch),

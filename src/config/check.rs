@@ -197,7 +197,11 @@ pub(super) fn check(config: &Config, file: &str, text: &str) -> Vec<ConfigError>
             c.error(
                 &at!["exclude", nth],
                 format!("exclude[{nth}] is no exclusion"),
-                "write `provider`, `provider:model`, or an endpoint `host[:port]` without a scheme",
+                format!(
+                    "write a provider ({}), `provider:model`, or an endpoint `host[:port]` without \
+                     a scheme",
+                    super::exclude::provider_names()
+                ),
             );
         }
     }

@@ -81,13 +81,15 @@ impl fmt::Display for ConfigError {
 pub struct ConfigErrors {
     /// The errors.
     pub errors: Vec<ConfigError>,
+    /// Whether the form of a section is wrong: what else is wrong with its content shows only after.
+    pub more_may_follow: bool,
 }
 
 impl From<Vec<ConfigError>> for ConfigErrors {
     fn from(mut errors: Vec<ConfigError>) -> Self {
         errors.sort_by(|a, b| (a.line, a.column, &a.message).cmp(&(b.line, b.column, &b.message)));
         errors.dedup();
-        Self { errors }
+        Self { errors, more_may_follow: false }
     }
 }
 

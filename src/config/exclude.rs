@@ -36,6 +36,11 @@ const PROVIDERS: [Provider; 8] = [
     Provider::Host,
 ];
 
+/// The providers' names, for people.
+pub(super) fn provider_names() -> String {
+    PROVIDERS.map(|provider| format!("`{}`", provider_name(provider))).join(", ")
+}
+
 impl Exclusion {
     /// Reads one pattern. Case is ignored, since an exclusion must rather match too much.
     ///

@@ -42,7 +42,10 @@ pub(super) fn load(text: &str, file: &str) -> Result<Config, ConfigErrors> {
     }
     let seen = match survey(text) {
         Ok(seen) => seen,
-        Err(error) => return Err(vec![explain(file, text, &error)].into()),
+        Err(error) => {
+            let errors = ConfigErrors::from(vec![explain(file, text, &error)]);
+            return Err(ConfigErrors { more_may_follow: true, ..errors });
+        }
     };
     let mut errors: Vec<ConfigError> = seen
         .secrets
@@ -68,7 +71,7 @@ pub(super) fn load(text: &str, file: &str) -> Result<Config, ConfigErrors> {
             errors.extend(section_errors(file, text, &seen.top));
             errors.sort_by_key(|e| (e.line, e.column));
             errors.dedup_by_key(|e| (e.line, e.column));
-            Err(errors.into())
+            Err(ConfigErrors { more_may_follow: true, ..errors.into() })
         }
     }
 }

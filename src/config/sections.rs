@@ -135,7 +135,7 @@ pub struct Dispatch {
     pub dial: Dial,
     /// Most attempts at once in this process.
     pub concurrent: u32,
-    /// How long one cycle may take. Where absent, the job's own limit less a reserve.
+    /// How long one cycle may take; five hours where absent.
     pub time_budget: Option<HumanDuration>,
     /// How long one attempt may take.
     pub attempt_timeout: HumanDuration,

@@ -82,6 +82,8 @@ pub struct Cycle {
     pub env: Arc<super::Env>,
     /// When new work must no longer be started.
     pub deadline: Timestamp,
+    /// The longest wait with nothing at work; any up to the deadline where absent.
+    pub patience: Option<std::time::Duration>,
     /// What woke this cycle up.
     pub woken: super::Woken,
     /// Fires when everything must stop.

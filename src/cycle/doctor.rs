@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::error::blocking;
-use super::next_step::surroundings;
+use super::next_step::{counted, surroundings};
 use super::pools::{self, Env, PoolSet, launcher};
 use super::prove::prove;
 use super::setup::{self, Options, Parts, Place};
@@ -102,6 +102,20 @@ pub fn machine() -> Vec<Check> {
     vec![git, limits()]
 }
 
+/// Whether there is a repository to work on.
+#[must_use]
+pub fn repository(repo: &Path) -> Check {
+    match git::Repo::open(repo) {
+        Ok(_) => Check::ok("repository", "", format!("{} is one", repo.display())),
+        Err(error) => Check::failure(
+            "repository",
+            "",
+            format!("{} is not a git repository: {error}", repo.display()),
+            "run it in a checkout, or name one with --repo",
+        ),
+    }
+}
+
 /// The sandbox as the kernel alone decides it.
 #[must_use]
 pub fn kernel(config: &Config) -> Vec<Check> {
@@ -160,10 +174,10 @@ pub async fn configured(config: &Config, repo: &Path, env: &Env) -> Vec<Check> {
         "configuration",
         "",
         format!(
-            "{} pools, {} sources of findings, {} verify commands",
-            config.pools().len(),
-            config.findings.len(),
-            config.verify.commands.len()
+            "{}, findings from {}, {}",
+            counted(config.pools().len(), "pool"),
+            counted(config.findings.len(), "source"),
+            counted(config.verify.commands.len(), "verify command")
         ),
     )];
     checks.extend(config.warnings().iter().map(|warning| {
@@ -335,11 +349,13 @@ pub async fn places(options: Options) -> Vec<Check> {
     checks.extend(rights(&parts).await);
     checks.extend(sandbox(&config, &parts.walls.layers));
     checks.extend(verified(&parts).await);
+    checks.extend(in_base(&config, &parts));
+    checks.extend(reports(&config, &parts).await);
     let store = parts.store.clone();
     let name = store.name();
     let runs = tokio::task::spawn_blocking(move || store.runs().map_err(|e| e.to_string())).await;
     checks.push(match runs.map_err(|e| e.to_string()).and_then(|runs| runs) {
-        Ok(runs) => Check::ok("state", name, format!("{} runs", runs.len())),
+        Ok(runs) => Check::ok("state", name, counted(runs.len(), "run")),
         Err(why) => Check::failure("state", name, why, "make the place of `state` readable"),
     });
     checks
@@ -410,6 +426,58 @@ async fn verified(parts: &Parts) -> Option<Check> {
             "declare `verify.commands`, or say in `verify.waive` why none is needed",
         ),
     })
+}
+
+/// Scripts of the repository that verify commands, re-checks and workers start: they work on the base
+/// commit, and what is only in the checkout is not there.
+fn in_base(config: &Config, parts: &Parts) -> Vec<Check> {
+    let verify = config.verify.commands.iter().map(|c| ("verify", c.name.clone(), c.argv.first()));
+    let rechecks = config
+        .findings
+        .iter()
+        .filter_map(|source| Some(("findings", source.key()?, source.recheck.first())));
+    let pools = config.pools().iter().map(|p| ("pool", p.pool_id().0, p.command.first()));
+    let all = verify.chain(rechecks).chain(pools);
+    let scripts = all.filter_map(|(area, subject, program)| {
+        let program = program?;
+        let plain = program.strip_prefix("./").unwrap_or(program);
+        let inside = program.contains('/') && !program.contains(['{', '~']);
+        (inside && !program.starts_with('/')).then(|| (area, subject, plain.to_owned()))
+    });
+    let missing = scripts.filter(|(_, _, path)| !parts.base_holds(path));
+    missing
+        .map(|(area, subject, path)| {
+            Check::warning(
+                area,
+                subject,
+                format!("{path} is not in the base commit, which is what is worked on"),
+                "commit and push it, unless a node is to make it",
+            )
+        })
+        .collect()
+}
+
+/// The files of findings: on the base branch, or in the checkout. An open run needs none.
+async fn reports(config: &Config, parts: &Parts) -> Vec<Check> {
+    let open = open::open_run(&parts.store).await.is_ok_and(|(open, ..)| open.is_some());
+    let files = config.findings.iter().filter_map(|source| source.file.clone());
+    let check = |file: String| {
+        if parts.base_holds(&file) {
+            return Check::ok("findings", file, "on the base branch");
+        }
+        if parts.options.repo.join(&file).is_file() {
+            return Check::ok("findings", file, "in the checkout");
+        }
+        let detail = "it is neither on the base branch nor in the checkout";
+        let remedy =
+            "make the report before overhaul runs, in a step of the job, or correct `file`";
+        if open {
+            let detail = format!("{detail}; the open run needs it no more, the next one does");
+            return Check::warning("findings", file, detail, remedy);
+        }
+        Check::failure("findings", file, detail, remedy)
+    };
+    files.map(check).collect()
 }
 
 fn of_error(area: &'static str, error: CycleError) -> Check {

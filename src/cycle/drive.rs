@@ -13,7 +13,7 @@ use super::attempt::{self, Done, End};
 use super::context::{Cycle, ReadyPool};
 use super::desk::Desk;
 use super::keys;
-use super::{CycleError, land, others, reconcile};
+use super::{CycleError, land, others, progress, reconcile};
 use crate::backends::classify::REDIRECT;
 use crate::ledger::{Burn, DependsOn, EventKind, FrictionType, NodeRecord, NodeState, Run, SizeBan};
 use crate::model::{NodeId, Outcome, PoolId};
@@ -139,6 +139,7 @@ async fn run(
                 return Ok(drive);
             }
             let Some(until) = wait_until else { return Ok(drive) };
+            progress::idle(cycle, timestamp(until));
             wait(cycle, Some(timestamp(until))).await;
             continue;
         }
@@ -277,7 +278,10 @@ fn effect_events(cycle: &Cycle, effect: &Effect, done: &Done) -> Vec<EventKind> 
     let evidence = done.classification.as_ref().map(|c| c.evidence.clone()).unwrap_or_default();
     match effect {
         // An open circuit breaker dies with the job: a fresh one tries again.
-        Effect::Paused { outcome, .. } if !settles_across_cycles(*outcome) => Vec::new(),
+        Effect::Paused { pool, until, outcome, .. } if !settles_across_cycles(*outcome) => {
+            tracing::info!("{}", progress::waits(pool, timestamp(*until), *outcome));
+            Vec::new()
+        }
         Effect::Paused { pool, until, step, outcome } => {
             let mut events = vec![EventKind::PoolPaused {
                 pool: pool.clone(),
@@ -545,6 +549,7 @@ pub(super) fn scheduler_of(
         dial: cycle.config.dispatch.dial.0,
         start: millis(cycle.clock.now()),
         deadline: Some(millis(cycle.deadline)),
+        patience: cycle.patience.and_then(|time| Millis::try_from(time.as_millis()).ok()),
         budgets,
         attempts: AttemptLimits { contract: max.contract, infrastructure: max.infrastructure },
         ..Options::default()

@@ -300,6 +300,7 @@ impl Writer {
                 Ok(version) => {
                     self.version = version;
                     self.behind = Behind::default();
+                    super::progress::tell(&events);
                     let mut own =
                         self.own.write().unwrap_or_else(std::sync::PoisonError::into_inner);
                     own.extend(events);

@@ -17,7 +17,7 @@ use super::unproven::{self, Warning};
 use super::walls::AllWalls;
 use super::{
     CycleError, answers, branch, close, drive, grant, inbox, keys, land, notices, open, pause,
-    proceed, rebuild, reconcile, setup, show, take_in, view,
+    proceed, progress, rebuild, reconcile, setup, show, take_in, view,
 };
 use crate::backends::Surroundings;
 use crate::backends::openai::ProcessVerify;
@@ -195,7 +195,7 @@ pub(super) async fn begin(
     cancel: CancellationToken,
 ) -> Result<Begun, CycleError> {
     let over = |report| Ok(Begun::Over(Box::new(report)));
-    let parts = setup::prepare(options).await?;
+    let mut parts = setup::prepare(options).await?;
     let chosen = open::choose(&parts).await?;
     if parts.options.dry_run {
         return over(dry_run(&parts, chosen).await?);
@@ -208,7 +208,10 @@ pub(super) async fn begin(
         Chosen::AlreadyDone(id) => return over(already_done(&parts, id).await?),
         Chosen::Open(id) => {
             inbox_open = true;
-            parts.journal(id).await?
+            let journal = parts.journal(id).await?;
+            let began_with = journal.state().base_branch.clone();
+            setup::keep_base(&mut parts, &began_with).await?;
+            journal
         }
         Chosen::New(_) if matches!(job, Job::TakeIn(_)) => {
             return over(CycleReport::without_run(Status::Idle, "there is no open run"));
@@ -422,6 +425,7 @@ async fn observe_and_work(
     worked: &mut Worked,
 ) -> Result<(), CycleError> {
     observe(cycle).await?;
+    progress::begins(cycle);
     if cycle.journal.state().cancelled.is_none() && has_open_nodes(cycle) {
         setup::check_programs(cycle)?;
         cycle.journal.write(notices::beginning(cycle)).await?;
@@ -483,6 +487,7 @@ pub(super) async fn report(
     if continued {
         message.push_str("; the next cycle was started");
     }
+    progress::ends(cycle, status, &message);
     let run = cycle.journal.state().clone();
     let open = run.nodes.values().filter_map(|n| n.pr.as_ref()).filter(|pr| !pr.is_over());
     let open: BTreeMap<u64, &String> = open.map(|pr| (pr.number, &pr.url)).collect();
@@ -586,6 +591,7 @@ fn verb(count: usize, what: &str, one: &str, many: &str) -> String {
 }
 
 /// `1 node`, `2 nodes`.
-fn counted(count: usize, what: &str) -> String {
+#[must_use]
+pub fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }

@@ -348,7 +348,8 @@ fn read_sources(
                     Some(bytes) => bytes,
                     None => read_file(&root.join(file))?,
                 };
-                read_one(&bytes, file, &context(source.source_root.clone()))?
+                let context = context(source.source_root.clone());
+                intake::read_as(&bytes, file, &context, source.format).map_err(intake_error)?
             }
             (Some(Origin::Intent(text)), _) => read_intent(text)?,
             (Some(Origin::CodeScanning(alerts)), Fetched::Alerts(sarif)) => {

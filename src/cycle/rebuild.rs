@@ -91,7 +91,6 @@ async fn one(
             return Ok(false);
         }
         Step::Again(reason) => {
-            tracing::info!(node = %node.id, reason, "back to work");
             let reopened = EventKind::Reopened { node: node.id.clone(), reason };
             cycle.journal.write(vec![reopened]).await?
         }

@@ -17,7 +17,7 @@ use super::walls::{self, AllWalls};
 use super::{Clock, CycleError, Journal, holder, names, proof};
 use crate::config::{Config, Pauses, StateStore};
 use crate::forge::{Forge, ForgeError, LocalForge};
-use crate::git::{GitError, Oid, Remote, parse_oid};
+use crate::git::{GitError, Oid, Remote, Repo, parse_oid};
 use crate::ledger::{EventKind, Holder, Landing};
 use crate::model::{CycleId, Finding, Plan, PoolId, RunId};
 use crate::scheduling::pools::Reach;
@@ -30,6 +30,9 @@ const CHECKPOINT_RESERVE: SignedDuration = SignedDuration::from_secs(30);
 /// How long a cycle works where neither option nor configuration says: below the six hours of a
 /// hosted job.
 const DEFAULT_TIME_BUDGET: Duration = Duration::from_secs(5 * 3_600);
+
+/// Longest wait with nothing at work at a shell, where nobody says how long to work.
+const PATIENCE_AT_A_SHELL: Duration = Duration::from_secs(10 * 60);
 
 /// Where pull requests, issues and comments live.
 #[derive(Clone)]
@@ -200,19 +203,39 @@ fn short_branch(full: String) -> String {
     full.strip_prefix("refs/heads/").map_or(full.clone(), str::to_owned)
 }
 
+/// The absolute path of what may not be there yet, without `..`.
+fn plain(path: &Path) -> Option<PathBuf> {
+    let mut plain = PathBuf::new();
+    for part in std::path::absolute(path).ok()?.components() {
+        match part {
+            std::path::Component::ParentDir => {
+                plain.pop();
+            }
+            other => plain.push(other),
+        }
+    }
+    Some(plain)
+}
+
 /// Places that can't work are named before anything is spent on them.
 fn check_places(repo: &Path, place: &Place, work_root: &Path) -> Result<(), CycleError> {
     // A bare repository has no working tree to keep clean.
     let has_tree = repo.join(".git").exists();
-    let work = std::path::absolute(work_root).ok();
-    let checkouts = [std::path::absolute(repo).ok(), repo.canonicalize().ok()];
-    let inside = work
-        .is_some_and(|work| checkouts.iter().flatten().any(|checkout| work.starts_with(checkout)));
-    if has_tree && inside {
-        return Err(CycleError::input(
-            format!("{} is inside the checkout", work_root.display()),
-            "name a folder outside of it with --work-dir: the working tree is never touched",
-        ));
+    let checkouts = [plain(repo), repo.canonicalize().ok()];
+    let outside = |folder: &Path, option: &str| {
+        let folders = [plain(folder), folder.canonicalize().ok()];
+        let is_in = |it: &PathBuf| checkouts.iter().flatten().any(|root| it.starts_with(root));
+        if !has_tree || !folders.iter().flatten().any(is_in) {
+            return Ok(());
+        }
+        Err(CycleError::input(
+            format!("{} is inside the checkout", folder.display()),
+            format!("name a folder outside of it with {option}: the working tree is never touched"),
+        ))
+    };
+    outside(work_root, "--work-dir")?;
+    if let Place::Local(folder) = place {
+        outside(folder, "--local")?;
     }
     let writable = |folder: &Path, what: &str, option: &str| {
         std::fs::create_dir_all(folder).map_err(|e| {
@@ -289,6 +312,13 @@ fn deadline(options: &Options, now: Timestamp) -> Timestamp {
     now.checked_add(budget - reserve).unwrap_or(now)
 }
 
+/// A person at a shell who named no time is not kept waiting: the pause says when to come again. A
+/// job on Actions, and one with a time of its own, waits as long as that.
+fn patience(options: &Options) -> Option<Duration> {
+    let named = options.time_budget.is_some() || options.config.dispatch.time_budget.is_some();
+    (!named && options.holder.workflow_run.is_none()).then_some(PATIENCE_AT_A_SHELL)
+}
+
 /// Looks up the base branch on the remote and brings its head here.
 fn fetch_base(
     workspace: &Workspace,
@@ -308,18 +338,65 @@ fn fetch_base(
             };
             (full, commit)
         }
-        None => remote.default_branch(store)?.ok_or_else(|| {
-            CycleError::input(
-                "the remote has no default branch",
-                "push a branch first, or name it as `base` in the configuration",
-            )
-        })?,
+        None => match remote.default_branch(store)? {
+            Some(head) => head,
+            None => return Err(no_base(workspace, remote)?),
+        },
     };
+    fetch_head(workspace, remote, full, commit)
+}
+
+fn fetch_head(
+    workspace: &Workspace,
+    remote: &Remote,
+    full: String,
+    commit: Oid,
+) -> Result<BaseHead, CycleError> {
+    let store = workspace.store();
     let branch = short_branch(full.clone());
     if !store.has(commit) {
         remote.fetch(store, &[&format!("+{full}:refs/overhaul/base/{branch}")])?;
     }
     Ok(BaseHead { branch, commit })
+}
+
+/// Why there is no branch to open pull requests for: the remote is empty, or, without one, no
+/// branch is checked out.
+fn no_base(workspace: &Workspace, remote: &Remote) -> Result<CycleError, GitError> {
+    let is_checkout = remote.url() == Remote::itself(workspace.repository())?.url();
+    let detached = is_checkout && Repo::open(workspace.repository())?.find_ref("HEAD")?.is_some();
+    Ok(if detached {
+        CycleError::input(
+            "no branch is checked out, and there is no `origin` that has a default branch",
+            "name the branch as `base` in the configuration, or check one out",
+        )
+    } else {
+        CycleError::input(
+            "the remote has no default branch",
+            "push a branch first, or name it as `base` in the configuration",
+        )
+    })
+}
+
+/// The base of an open run is the branch that it began with, whatever is checked out now, while that
+/// is there. A configured one goes first.
+pub(super) async fn keep_base(parts: &mut Parts, began_with: &str) -> Result<(), CycleError> {
+    let is_it = parts.base.branch == began_with || began_with.is_empty();
+    if is_it || parts.config.base.is_some() {
+        return Ok(());
+    }
+    let (workspace, remote) = (parts.workspace.clone(), parts.remote.clone());
+    let full = names::full(began_with);
+    let there = blocking(move || {
+        let there = remote.ls_remote(workspace.store(), &[&full])?;
+        let found = there.get(&full).copied();
+        found.map(|commit| fetch_head(&workspace, &remote, full, commit)).transpose()
+    })
+    .await?;
+    if let Some(base) = there {
+        parts.base = base;
+    }
+    Ok(())
 }
 
 /// A file of the remote's default branch, whatever is checked out, and the branch's name. `None`
@@ -351,6 +428,14 @@ pub async fn on_default_branch(
 }
 
 impl Parts {
+    /// Whether the base commit has something at this path.
+    pub(super) fn base_holds(&self, path: &str) -> bool {
+        let store = self.workspace.store();
+        let found =
+            store.tree_of(self.base.commit).and_then(|tree| store.read_path(tree, path.as_bytes()));
+        found.is_ok_and(|found| found.is_some())
+    }
+
     /// Opens the ledger of a run.
     pub(super) async fn journal(&self, run: RunId) -> Result<Journal, CycleError> {
         Ok(Journal::open(self.store.clone(), run, self.cycle_id.clone(), self.clock.clone())
@@ -398,6 +483,7 @@ impl Parts {
             scratch: self.scratch.path().to_path_buf(),
             env: self.options.env.clone(),
             deadline: self.deadline,
+            patience: patience(&self.options),
             woken: self.options.woken.clone(),
             cancel,
             integration: tokio::sync::Mutex::new(self.base.commit),

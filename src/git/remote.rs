@@ -170,8 +170,16 @@ impl Remote {
                 }
             }
             // Exit code 1: there is no such key.
-            Err(_) => Self::new(&repository.to_string_lossy(), None),
+            Err(_) => Self::itself(repository),
         }
+    }
+
+    /// A repository as its own remote, where there is no other.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn itself(repository: &Path) -> Result<Self, GitError> {
+        Self::new(&Repo::open(repository)?.dir().to_string_lossy(), None)
     }
 
     /// The header that GitHub takes from a token of any kind, for [`Remote::new`].

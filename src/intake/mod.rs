@@ -13,6 +13,7 @@ mod uri;
 
 use serde_json::Value;
 
+use crate::config::FindingsFormat;
 use crate::model::{Finding, FindingId, IdError, Severity};
 
 pub use combine::{Combined, combine};
@@ -154,6 +155,16 @@ pub enum IntakeError {
         /// JSON path.
         place: String,
     },
+    /// Another format than somebody said.
+    #[error("{name} is {}, not {}", words(*found), words(*said))]
+    OtherFormat {
+        /// File.
+        name: String,
+        /// What was said.
+        said: FindingsFormat,
+        /// What it is.
+        found: FindingsFormat,
+    },
     /// No format that we know.
     #[error("{name} is neither SARIF 2.1.0 nor an audit findings report")]
     Unknown {
@@ -191,6 +202,7 @@ impl IntakeError {
             Self::Unknown { .. } => {
                 "give a SARIF 2.1.0 file (most tools write one with an option such as `--format sarif`) or an audit-findings.json; free text goes to --intent"
             }
+            Self::OtherFormat { .. } => "correct `format` in the configuration, or leave it out",
             Self::Id(_) => "split the report",
         }
     }
@@ -204,26 +216,57 @@ impl IntakeError {
 /// # Errors
 /// When the file is not what it claims to be: never an empty list for a broken file.
 pub fn read(bytes: &[u8], name: &str, ctx: &IntakeContext) -> Result<Vec<Finding>, IntakeError> {
+    read_as(bytes, name, ctx, FindingsFormat::Auto)
+}
+
+/// As [`read`], of a file that is `said` to be of a format.
+///
+/// # Errors
+/// As [`read`], and when it is of another format.
+pub fn read_as(
+    bytes: &[u8],
+    name: &str,
+    ctx: &IntakeContext,
+    said: FindingsFormat,
+) -> Result<Vec<Finding>, IntakeError> {
     let value = json::parse(bytes, name)?;
     let root = json::At::root(&value, name);
     let Value::Object(members) = &value else {
         return Err(IntakeError::Unknown { name: name.to_owned() });
     };
-    let says_sarif =
-        |key: &str| members.get(key).and_then(Value::as_str).is_some_and(|s| s.contains("sarif"));
-    let drafts = if members.contains_key("contract_version") {
-        audit::read(&root, ctx)?
-    } else if ["runs", "runLogs"].iter().any(|k| members.contains_key(*k)) || says_sarif("$schema")
-    {
-        sarif::read(&root, ctx)?
-    } else if members.contains_key("findings") {
-        audit::read(&root, ctx)?
-    } else if is_bare_sarif(members) {
-        sarif::read(&root, ctx)?
-    } else {
-        return Err(IntakeError::Unknown { name: name.to_owned() });
+    let found = format_of(members).ok_or_else(|| IntakeError::Unknown { name: name.to_owned() })?;
+    if ![found, FindingsFormat::Auto].contains(&said) {
+        return Err(IntakeError::OtherFormat { name: name.to_owned(), said, found });
+    }
+    let drafts = match found {
+        FindingsFormat::Audit => audit::read(&root, ctx)?,
+        FindingsFormat::Sarif | FindingsFormat::Auto => sarif::read(&root, ctx)?,
     };
     Ok(draft::settle(drafts, ctx)?)
+}
+
+fn words(format: FindingsFormat) -> &'static str {
+    match format {
+        FindingsFormat::Sarif => "SARIF",
+        FindingsFormat::Audit => "an audit findings report",
+        FindingsFormat::Auto => "of any format",
+    }
+}
+
+/// What the members of the whole tell.
+fn format_of(members: &serde_json::Map<String, Value>) -> Option<FindingsFormat> {
+    let has = |key: &str| members.contains_key(key);
+    let says_sarif =
+        members.get("$schema").and_then(Value::as_str).is_some_and(|s| s.contains("sarif"));
+    if has("contract_version") {
+        Some(FindingsFormat::Audit)
+    } else if has("runs") || has("runLogs") || says_sarif {
+        Some(FindingsFormat::Sarif)
+    } else if has("findings") {
+        Some(FindingsFormat::Audit)
+    } else {
+        is_bare_sarif(members).then_some(FindingsFormat::Sarif)
+    }
 }
 
 /// A log that lacks its runs. Any other file with a version is something else.

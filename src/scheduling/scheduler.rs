@@ -401,11 +401,15 @@ impl Scheduler {
         let waiting = !self.delayed.is_empty() || self.classes.iter().any(|c| !c.ready.is_empty());
         match wait {
             _ if !waiting => Decision::Done,
-            Some(at) if self.options.deadline.is_none_or(|end| at <= end) => {
-                Decision::Wait { until: Some(at) }
-            }
+            Some(at) if self.is_worth_waiting(now, at) => Decision::Wait { until: Some(at) },
             _ => Decision::Wall(self.walls(now)),
         }
+    }
+
+    /// Whether a wait with nothing at work is inside the job, and not too long for whoever waits.
+    fn is_worth_waiting(&self, now: Millis, at: Millis) -> bool {
+        let within = self.options.deadline.is_none_or(|end| at <= end);
+        within && self.options.patience.is_none_or(|longest| at.saturating_sub(now) <= longest)
     }
 
     fn start(&mut self, ix: u32, pool: usize, now: Millis) -> Option<Decision> {

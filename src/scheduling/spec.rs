@@ -223,6 +223,8 @@ pub struct Options {
     pub start: Millis,
     /// The latest time worth waiting for inside this job; later waits are a wall.
     pub deadline: Option<Millis>,
+    /// The longest wait with nothing at work; longer ones are a wall. Any where absent.
+    pub patience: Option<Millis>,
     /// What may still be used here.
     pub budgets: Budgets,
     /// Failed attempts per node.
@@ -241,6 +243,7 @@ impl Default for Options {
             dial: 0.0,
             start: 0,
             deadline: None,
+            patience: None,
             budgets: Budgets::default(),
             attempts: AttemptLimits::default(),
             lookahead: LOOKAHEAD,

@@ -125,6 +125,22 @@ async fn a_template_without_a_usable_result_is_told_why() {
 }
 
 #[tokio::test]
+async fn a_template_that_prints_its_prompt_has_handed_nothing_in() {
+    for script in
+        ["cat", "cat \"$OVERHAUL_PROMPT_FILE\"; echo; tail -n 5 \"$OVERHAUL_PROMPT_FILE\""]
+    {
+        let bench = Bench::new();
+        let report = run(&bench, CommandKind::Template, sh(script, &[])).await;
+        assert_eq!(report.outcome, Outcome::InvalidResult, "{script}: {}", report.detail);
+        assert!(report.detail.contains("OVERHAUL_RESULT_FILE"), "{}", report.detail);
+    }
+    let bench = Bench::new();
+    let script = "cat; echo '```json'; echo \"$1\"; echo '```'";
+    let report = run(&bench, CommandKind::Template, sh(script, &[RESULT])).await;
+    assert_eq!(report.outcome, Outcome::Success, "{}", report.detail);
+}
+
+#[tokio::test]
 async fn a_result_of_an_earlier_turn_does_not_count() {
     let mut bench = Bench::new();
     let argv = || {

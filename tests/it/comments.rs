@@ -90,8 +90,24 @@ fn explain_prints_what_an_edit_adds() {
 }
 
 #[test]
+fn explain_says_what_would_be_done_and_what_was_meant() {
+    let notes = |body: &str| {
+        let output = explain(&serde_json::json!({ "body": body }).to_string());
+        assert!(output.status.success(), "{body}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let mixed = notes("/overhaul pause\n/overhaul retyr N-1");
+    assert!(mixed.contains("line 2: did you mean `/overhaul retry NODE`?"), "{mixed}");
+    assert!(mixed.contains("it would do nothing"), "{mixed}");
+    let quoted = notes("> /overhaul pause\n\n/overhaul status");
+    assert!(quoted.contains("line 1 is shown, not said"), "{quoted}");
+    assert!(quoted.ends_with("it would do it\n") && !quoted.contains("line 3"), "{quoted}");
+    assert_eq!(notes("see docs/overhaul.md"), "it asks for nothing\n");
+}
+
+#[test]
 fn explain_refuses_what_is_no_comment() {
-    for input in ["", "{", "[]", "{\"body\": 5}", "\u{0}"] {
+    for input in ["", "{", "[]", "{\"body\": 5}", "\u{0}", "{\"text\": \"/overhaul pause\"}"] {
         assert_eq!(explain(input).status.code(), Some(2), "{input}");
     }
     let output = explain(r#"{"body": null, "event": {}}"#);

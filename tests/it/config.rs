@@ -141,6 +141,30 @@ fn validate_prints_every_error_with_its_place_and_exits_with_two() {
 }
 
 #[test]
+fn validate_says_how_a_setting_should_stand_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("overhaul.yml");
+    let text = "version: \"1\"\npools:\n  - provider: openai-compatible\n    tier: smart\nverify:\n  \
+                commands:\n    - name: x\n      argv: cargo test\n";
+    std::fs::write(&file, text).unwrap();
+    let output = overhaul(&["validate", "--config", file.to_str().unwrap()]);
+    let text = String::from_utf8(output.stderr).unwrap();
+    for part in [
+        "write it without quotes: `version: 1`",
+        "use one of `small`, `standard`, `deep`, or a rank: 1, 2, 3",
+        "write each argument by itself: `argv: [cargo, test]`",
+        "more may follow",
+    ] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+    assert!(!text.contains("why: \n"), "{text}");
+    std::fs::write(&file, "version: 1\npools: [{provider: host}]\nexclude: [nope]\n").unwrap();
+    let output = overhaul(&["validate", file.to_str().unwrap()]);
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("`claude-worker`") && !text.contains("more may follow"), "{text}");
+}
+
+#[test]
 fn validate_sums_up_a_good_file_and_names_the_remedy_of_a_missing_one() {
     let example = format!("{}/examples/overhaul.yml", env!("CARGO_MANIFEST_DIR"));
     let output = overhaul(&["validate", &example]);
@@ -148,7 +172,7 @@ fn validate_sums_up_a_good_file_and_names_the_remedy_of_a_missing_one() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(
         text.contains(
-            "codex#team/gpt-5-codex  meter api.openai.com#team, context 400000 (default)"
+            "codex#team/gpt-5-codex  meter api.openai.com#team, context 400000 (known model)"
         ),
         "{text}"
     );

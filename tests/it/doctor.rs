@@ -32,6 +32,7 @@ fn world(worker: &str, verify: &str) -> World {
         .replace("command: [sh,", &format!("command: [{worker},"))
         .replace("argv: [sh,", &format!("argv: [{verify},"));
     world.write("overhaul.yml", &text);
+    world.write("checkout/findings.json", r#"{"findings": []}"#);
     world
 }
 
@@ -79,6 +80,40 @@ fn the_program_of_a_recheck_is_looked_for() {
     assert!(check["remedy"].as_str().unwrap().contains("`recheck`"), "{check}");
     world.write("overhaul.yml", &with("sh"));
     assert_eq!(checks(&doctor(&world), "recheck")[0]["health"], "ok");
+}
+
+#[test]
+fn what_is_not_in_the_base_commit_and_reports_that_nobody_made_are_told() {
+    let world = world("sh", "sh");
+    let text = std::fs::read_to_string(world.path("overhaul.yml")).unwrap();
+    world.write("checkout/tools/only-here.sh", "exit 0\n");
+    world.write("overhaul.yml", &text.replace("argv: [sh,", "argv: [tools/only-here.sh,"));
+    let seen = doctor(&world);
+    let told = |area: &str, word: &str| {
+        let found = checks(&seen, area);
+        found.iter().any(|c| c["detail"].as_str().is_some_and(|d| d.contains(word)))
+    };
+    assert!(told("verify", "not in the base commit"), "{}", seen.report);
+    world.write("overhaul.yml", &text.replace("file: findings.json", "file: nobody/made.sarif"));
+    let seen = doctor(&world);
+    let report = checks(&seen, "findings")[0];
+    assert_eq!((seen.code, report["health"].as_str()), (Some(1), Some("failure")), "{report}");
+    assert!(report["remedy"].as_str().unwrap().contains("make the report"), "{report}");
+}
+
+#[test]
+fn without_a_configuration_the_rest_is_looked_at_and_a_folder_is_not_a_repository() {
+    let world = world("sh", "sh");
+    std::fs::remove_file(world.path("overhaul.yml")).unwrap();
+    let seen = doctor(&world);
+    assert_eq!(checks(&seen, "repository")[0]["health"], "ok", "{}", seen.report);
+    let folder = tempfile::tempdir().unwrap();
+    let args = ["doctor", "--json", "--repo", folder.path().to_str().unwrap()];
+    let output = world.command(&args).output().unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let all = report["checks"].as_array().unwrap();
+    let repository = all.iter().find(|c| c["area"] == "repository").unwrap();
+    assert!(repository["detail"].as_str().unwrap().contains("not a git repository"), "{report}");
 }
 
 #[test]

@@ -17,6 +17,7 @@ mod config;
 mod crash;
 mod desk;
 mod dispatch;
+mod docs;
 mod doctor;
 mod fan_out;
 mod gateway;

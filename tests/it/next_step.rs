@@ -33,6 +33,88 @@ fn every_accepted_node_becomes_one_branch_and_one_pull_request() {
 }
 
 #[test]
+fn what_happens_is_a_line_each_for_whoever_watches() {
+    let world = world(UPPER, "true", "");
+    let cycle = world.next_step_with(&["--log-level", "info"]);
+    let log = &cycle.stderr;
+    for line in [
+        " opened on main",
+        "cycle begins: run r-0001-",
+        "3 of 3 nodes ready; pools: worker",
+        "N-001: claimed for attempt 1",
+        "N-001: attempt 1 begins on worker",
+        "N-001: attempt 1 on worker ended, verified and accepted: check passed",
+        "N-001: pull request ",
+        "cycle ends: run r-0001-",
+        " is waiting: 3 pull requests wait for people",
+    ] {
+        assert!(log.contains(line), "{line} is not in {log}");
+    }
+    // Nobody watches: nothing is said.
+    assert_eq!(world.next_step().stderr, "");
+}
+
+#[test]
+fn at_a_shell_a_long_wait_is_a_pause() {
+    let limited = "echo 'Error: 429 Too Many Requests, retry-after: 3600' >&2; exit 1\n";
+    let world = world(limited, "true", "");
+    let begun = std::time::Instant::now();
+    let cycle = world.next_step_with(&["--log-level", "info"]);
+    assert!(begun.elapsed().as_secs() < 300, "it sat the wait out");
+    assert_eq!(cycle.status(), "paused", "{}", cycle.stderr);
+    assert!(cycle.report["not-before"].is_string(), "{}", cycle.report);
+    assert!(cycle.stderr.contains("pool worker: waits until "), "{}", cycle.stderr);
+    assert!(cycle.stderr.contains(" on worker ended, rate limited: "), "{}", cycle.stderr);
+}
+
+/// Without `origin` the checkout decides the base of a new run, and of that only.
+#[test]
+fn an_open_run_keeps_its_base_whatever_is_checked_out() {
+    let world = world(UPPER, "true", "");
+    let text = std::fs::read_to_string(world.path("overhaul.yml")).unwrap();
+    world.write("overhaul.yml", &text.replace("base: main\n", ""));
+    let checkout = world.path("checkout");
+    git(&checkout, &["remote", "remove", "origin"]);
+    let first = world.next_step();
+    assert_eq!(first.status(), "waiting", "{}", first.stderr);
+    git(&checkout, &["checkout", "-q", "-b", "feature"]);
+    git(&checkout, &["commit", "-q", "--allow-empty", "-m", "a person's own"]);
+    let second = world.next_step_with(&["--log-level", "info"]);
+    assert_eq!(second.status(), "waiting", "{}", second.stderr);
+    assert!(second.stderr.contains(" on main, "), "{}", second.stderr);
+    assert!(world.pulls().values().all(|text| text.contains("base: main")), "{:?}", world.pulls());
+    git(&checkout, &["checkout", "-q", "--detach"]);
+    let detached = world.next_step();
+    assert_eq!(detached.code, Some(2), "{}", detached.stderr);
+    assert!(detached.stderr.contains("no branch is checked out"), "{}", detached.stderr);
+    assert!(detached.stderr.contains("`base`"), "{}", detached.stderr);
+}
+
+#[test]
+fn a_place_for_pull_requests_is_neither_made_by_a_look_nor_inside_the_checkout() {
+    let world = world(UPPER, "true", "");
+    let config = world.path("overhaul.yml").display().to_string();
+    let run = |command: &str, local: &str| {
+        let checkout = world.path("checkout").display().to_string();
+        let args = [command, "--repo", &checkout, "--config", &config, "--local", local];
+        world.command(&args).output().unwrap()
+    };
+    for command in ["status", "report", "pause"] {
+        let output = run(command, "typo");
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(text.contains("--local typo is no folder"), "{text}");
+        assert!(!world.path("typo").exists());
+    }
+    let output = run("next-step", "checkout/forge");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains("inside the checkout") && text.contains("--local"), "{text}");
+    assert!(!world.path("checkout/forge").exists());
+    assert!(run("next-step", "checkout/../beside").status.success());
+}
+
+#[test]
 fn a_rerun_is_a_no_op() {
     let world = world(UPPER, "true", "");
     world.next_step();

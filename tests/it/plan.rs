@@ -49,6 +49,37 @@ fn write(root: &Path, path: &str, text: &str) {
 }
 
 #[test]
+fn the_configured_findings_are_planned_and_dropped_ones_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), "a.txt", "x");
+    let config = "version: 1\npools: [{provider: host}]\nfindings: [{file: report.json}]\n";
+    write(dir.path(), ".github/overhaul.yml", config);
+    let finding = |id: &str, path: &str| json!({"id": id, "title": format!("about {id}"), "affected_files": [path]});
+    let report = audit(json!([finding("A", "a.txt"), finding("B", "gone.txt")]));
+    write(dir.path(), "report.json", &report);
+    let output = plan(dir.path(), &[]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("2 findings = 1 in 1 node + 1 dropped (1 missing)."), "{text}");
+    assert!(text.contains("gone.txt: its file is not in the checkout  about B"), "{text}");
+    // A file of another format than was said is refused.
+    let said = "file: report.json, format: sarif";
+    write(dir.path(), ".github/overhaul.yml", &config.replace("file: report.json", said));
+    let output = plan(dir.path(), &[]);
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(text.contains("is an audit findings report, not SARIF"), "{text}");
+    // What lives on the forge is looked at by a dry run.
+    write(
+        dir.path(),
+        ".github/overhaul.yml",
+        &config.replace("file: report.json", "code-scanning: {}"),
+    );
+    let output = plan(dir.path(), &[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("next-step --dry-run"));
+}
+
+#[test]
 fn a_checkout_gives_scope_verify_and_sizes() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), "Cargo.toml", "[package]");

@@ -507,6 +507,23 @@ fn it_persists_and_exits_when_the_wait_outlasts_the_job() {
 }
 
 #[test]
+fn whoever_waits_with_nothing_at_work_is_told_instead_of_kept() {
+    let longest = 600_000;
+    let options = Options { patience: Some(longest), ..Options::default() };
+    for (reset, waits) in [(longest + 1, true), (longest + 2, false)] {
+        let mut s = Scheduler::new(vec![node("A")], vec![pool("p")], options).unwrap();
+        start(&mut s, 0);
+        let finish = Finish { reset_at: Some(reset), ..Finish::new(Outcome::RateLimited) };
+        s.finished(&id("A"), &finish, 1).unwrap();
+        if waits {
+            assert_eq!(s.next(1), Decision::Wait { until: Some(reset) });
+        } else {
+            assert_eq!(wall(&mut s, 1)[0].not_before, Some(reset));
+        }
+    }
+}
+
+#[test]
 fn estimates_are_corrected_by_usage() {
     let mut p = pool("p");
     p.pool.limits.input_tokens_per_minute = Some(10_000);

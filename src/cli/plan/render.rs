@@ -112,11 +112,46 @@ pub(super) fn text(plan: &Plan, not_problems: usize) -> String {
         let _ = write!(out, " ({})", dropped.join(", "));
     }
     out.push_str(".\n");
+    write_dropped(&mut out, plan);
     if not_problems > 0 {
         let _ =
             writeln!(out, "Not counted: {} that nothing is wrong.", count(not_problems, "report"));
     }
     out
+}
+
+/// Dropped findings that are named; JSON holds all.
+const SHOWN: usize = 20;
+
+/// Which findings were dropped, where they are, and why.
+fn write_dropped(out: &mut String, plan: &Plan) {
+    let dropped = plan.findings.iter().filter_map(|f| Some((f, f.dropped.as_ref()?)));
+    for (finding, why) in dropped.clone().take(SHOWN) {
+        let place = finding.path().map(|path| format!(" {}", clean(path.as_str())));
+        let place = place.unwrap_or_default();
+        let title = clean(&finding.title);
+        let _ = writeln!(out, "  {}{place}: {}  {title}", finding.id, in_words(why));
+    }
+    let more = dropped.count().saturating_sub(SHOWN);
+    if more > 0 {
+        let _ = writeln!(out, "  and {more} more; --json names all");
+    }
+}
+
+fn in_words(reason: &DropReason) -> String {
+    match reason {
+        DropReason::Suppressed => "suppressed by the tool or in the source".to_owned(),
+        DropReason::OutsideCheckout => "its file is outside the checkout".to_owned(),
+        DropReason::NoPlace => "it names no place".to_owned(),
+        DropReason::DuplicateOf(id) => format!("the same as {id}"),
+        DropReason::Binary => "its file is binary".to_owned(),
+        DropReason::Missing => "its file is not in the checkout".to_owned(),
+        DropReason::Untracked => "git does not track its file".to_owned(),
+        DropReason::Protected => "its file is protected".to_owned(),
+        DropReason::Filtered => "below `min-severity`".to_owned(),
+        DropReason::NotAProblem => "the report says it is no problem".to_owned(),
+        DropReason::Prerequisite(id) => format!("it waits for {id}, which was dropped"),
+    }
 }
 
 fn write_node(out: &mut String, findings: &HashMap<&FindingId, &Finding>, node: &Node) {

@@ -302,7 +302,7 @@ fn env_name(c: &mut Checker<'_>, at: &Path, name: &str) -> bool {
         c.hidden(
             at,
             format!("{at} is no name of an environment variable"),
-            "use letters, digits and `_`, for example `NIM_API_KEY`; no `$`, never the value",
+            "use letters, digits and `_`, for example `NVIDIA_API_KEY`; no `$`, never the value",
         );
     }
     valid

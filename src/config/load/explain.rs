@@ -47,21 +47,33 @@ pub(super) fn explain(file: &str, text: &str, error: &serde_yaml::Error) -> Conf
     let (message, remedy) = if let Some((key, known)) = parse_list(message, "unknown field `") {
         unknown_key(key, &known, &inside(parent_of(place, key)))
     } else if let Some((value, known)) = parse_list(message, "unknown variant `") {
-        let nearest = nearest(value, &known).map_or_else(
-            || format!("use one of {}", listed(&known)),
+        let remedy = nearest(value, &known).map_or_else(
+            || format!("use one of {}{}", listed(&known), ranks(place)),
             |n| format!("did you mean `{n}`?"),
         );
-        (format!("`{value}` is not known{}", inside(place)), nearest)
+        (format!("`{value}` is not known{}", inside(place)), remedy)
     } else if let Some(key) = between(message, "missing field `", "`") {
         (format!("`{key}` is missing{}", inside(place)), missing_remedy(key))
     } else if let Some(rest) = message.strip_prefix("invalid type: ") {
         expected(rest, place)
     } else if let Some(rest) = message.strip_prefix("invalid value: ") {
         expected(rest, place)
+    } else if indented_by_tab(text, at.0) {
+        (message.to_owned(), "indent with spaces, never with tabs".to_owned())
     } else {
         other(message, place)
     };
     ConfigError::new(file, text, at, message, remedy)
+}
+
+/// What a tier may be besides its words.
+fn ranks(place: &str) -> &'static str {
+    if place.ends_with(".tier") { ", or a rank: 1, 2, 3" } else { "" }
+}
+
+fn indented_by_tab(text: &str, line: usize) -> bool {
+    let line = text.lines().nth(line.saturating_sub(1)).unwrap_or_default();
+    line.chars().take_while(|c| c.is_whitespace()).any(|c| c == '\t')
 }
 
 fn without_position(message: &str) -> &str {
@@ -193,9 +205,34 @@ fn expected(rest: &str, place: &str) -> (String, String) {
             "put quotes around it".to_owned()
         }
         (_, "nothing") => format!("give it {wanted}, or leave the key out"),
-        _ => format!("write {wanted}"),
+        _ => sample(place, wanted, got).unwrap_or_else(|| format!("write {wanted}")),
     };
     (format!("{subject} must be {wanted}, not {}", cut(got)), remedy)
+}
+
+/// The setting as it should stand there, from what was written.
+fn sample(place: &str, wanted: &str, got: &str) -> Option<String> {
+    let key = place.rsplit('.').next().filter(|key| !key.is_empty())?;
+    let key = key.split('[').next()?;
+    let quoted = got.strip_prefix('"').and_then(|got| got.strip_suffix('"'));
+    match (wanted, quoted) {
+        ("a list", Some(text)) if matches!(key, "argv" | "command" | "args" | "recheck") => {
+            let words: Vec<&str> = text.split_whitespace().collect();
+            Some(format!("write each argument by itself: `{key}: [{}]`", words.join(", ")))
+        }
+        ("a list", Some(text)) => Some(format!("put it into brackets: `{key}: [{text}]`")),
+        ("a list", None) => Some(format!("put brackets around it: `{key}: [...]`")),
+        ("`true` or `false`", Some("true" | "false")) => {
+            Some(format!("write it without quotes: `{key}: {}`", quoted?))
+        }
+        (_, Some(text)) if wanted.contains("number") && text.parse::<f64>().is_ok() => {
+            Some(format!("write it without quotes: `{key}: {text}`"))
+        }
+        ("a mapping", _) => {
+            Some(format!("write its settings below it, each with its key: `{key}:`"))
+        }
+        _ => None,
+    }
 }
 
 fn other(message: &str, place: &str) -> (String, String) {

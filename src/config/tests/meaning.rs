@@ -281,7 +281,7 @@ fn the_runners_token_and_anothers_key() {
       do: remove it; a worker sees only its own key
 
     o.yml:3:60: pools[0].env[2] is no name of an environment variable
-      do: use letters, digits and `_`, for example `NIM_API_KEY`; no `$`, never the value
+      do: use letters, digits and `_`, for example `NVIDIA_API_KEY`; no `$`, never the value
     "#);
 }
 

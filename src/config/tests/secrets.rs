@@ -49,7 +49,7 @@ fn a_key_env_with_a_dollar() {
     );
     insta::assert_snapshot!(refused(text), @r#"
     o.yml:6:14: pools[0].key-env is no name of an environment variable
-      do: use letters, digits and `_`, for example `NIM_API_KEY`; no `$`, never the value
+      do: use letters, digits and `_`, for example `NVIDIA_API_KEY`; no `$`, never the value
     "#);
 }
 

@@ -55,7 +55,7 @@ fn a_tab() {
        |
      3 |  - provider: host
        | ^
-      do: quote the text; indent with spaces, never with tabs
+      do: indent with spaces, never with tabs
     "#);
 }
 
