@@ -32,9 +32,10 @@ const PLAIN: &str = "worker-command";
 /// Bytes kept of each output stream.
 const OUTPUT_CAP: usize = 1 << 20;
 
-/// Where a result goes, for whoever handed none in.
-const WHERE: &str = "write it to the file that `{result-file}` and OVERHAUL_RESULT_FILE name, or to \
-     standard output (docs/workers.md)";
+/// Where a program of people puts its result.
+const WHERE: &str = "the program writes it to the file that `OVERHAUL_RESULT_FILE` names \
+                     (`{result-file}` in `command`), or prints it as the last thing; one that \
+                     simply changes files is a `worker-command` (docs/workers.md)";
 
 /// What the program is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -285,11 +286,6 @@ impl CommandWorker {
         self.redactor.report(report)
     }
 }
-
-/// Where a program of people puts its result.
-const WHERE: &str = "the program writes it to the file that `OVERHAUL_RESULT_FILE` names \
-                     (`{result-file}` in `command`), or prints it as the last thing; one that \
-                     simply changes files is a `worker-command`";
 
 impl CommandWorker {
     /// What the gateway saw counts more than what the program said of it.

@@ -417,9 +417,6 @@ pub(super) fn render(report: &CycleReport, json: bool) -> Result<String, Failure
     for pool in &report.pools_left_out {
         let _ = writeln!(text, "  pool left out: {pool}");
     }
-    for warning in &report.warnings {
-        let _ = writeln!(text, "  warning: {warning}");
-    }
     Ok(text)
 }
 
@@ -456,7 +453,14 @@ mod tests {
             not_before: None,
         };
         let pause =
-            PauseRecord { cause, not_before: None, nodes: vec![node], first_seen: at, count: 1 };
+            PauseRecord {
+                cause,
+                not_before: None,
+                nodes: vec![node],
+                first_seen: at,
+                count: 1,
+                by: None,
+            };
         let message = crate::report::pause_words(cause);
         let mut report = CycleReport::without_run(Status::Paused, message);
         report.pause = Some(pause);

@@ -120,6 +120,7 @@ async fn give_way(cycle: &Cycle, ticket: Ticket) -> Result<Done, CycleError> {
         classification: None,
         usage: Usage::default(),
         end: End::HeldBack(cycle.clock.now()),
+        key: None,
     })
 }
 

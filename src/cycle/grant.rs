@@ -24,7 +24,7 @@ use crate::git::{Expect, PushResult, RefUpdate};
 use crate::ledger::{Applied, EventKind, GrantedClaim, Holder, Share};
 use crate::model::{AttemptNumber, GrantId, NodeId, OwnerToken, PoolId, Provider, RunId};
 use crate::scheduling::partition::{Shares, partition};
-use crate::scheduling::{Decision, Millis, NodeSpec, NodeWall, PoolState, Scheduler};
+use crate::scheduling::{Decision, Millis, NodeWall, Scheduler};
 
 /// Jobs that a matrix may have in one workflow run (GitHub's limit).
 pub const MAX_NODES: usize = 256;

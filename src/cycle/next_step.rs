@@ -63,9 +63,6 @@ pub struct CycleReport {
     pub continued: bool,
     /// Why pools were left out, one line each.
     pub pools_left_out: Vec<String>,
-    /// What the configuration allows and probably does not mean, one line each.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<String>,
     /// Program and version of the agents among the pools.
     pub agents: BTreeMap<crate::model::PoolId, String>,
     /// Why the run is paused, node by node.
@@ -113,7 +110,6 @@ impl CycleReport {
             attempts: 0,
             continued: false,
             pools_left_out: Vec::new(),
-            warnings: Vec::new(),
             agents: BTreeMap::new(),
             pause: None,
             failed: Vec::new(),
@@ -505,7 +501,6 @@ pub(super) async fn report(
         attempts: worked.attempts,
         continued,
         pools_left_out: set.dropped.iter().map(|(id, why)| format!("{id}: {why}")).collect(),
-        warnings: cycle.config.warnings(),
         agents: set.agents().collect(),
         pause,
         failed: failed(&run, &states),

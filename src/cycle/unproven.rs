@@ -30,6 +30,11 @@ pub(super) fn warnings(
     let nodes: Vec<&Node> = plan.nodes.iter().filter(open).collect();
     let mut all: Vec<Warning> = without_command(config, &nodes).into_iter().collect();
     all.extend(broken_on_base(run, &nodes));
+    // What the configuration allows and probably does not mean.
+    all.extend(config.warnings().into_iter().map(|text| Warning {
+        text,
+        remedy: "correct it in the configuration; `overhaul validate` says the same".to_owned(),
+    }));
     all
 }
 

@@ -139,12 +139,12 @@ impl Scheduler {
             }
         }
         let out_of_budget = self.reckon(ix);
-        let refused_everywhere =
-            burn == Burn::Contract && !out_of_budget && !self.is_taken_anywhere(at);
-        let work = &mut self.nodes[at];
         // A pool that is settled or has no room now has not refused it.
-        let refused_everywhere =
-            burn == Burn::Contract && !out_of_budget && self.classes[work.class].fit.is_empty();
+        let refused_everywhere = burn == Burn::Contract
+            && !out_of_budget
+            && self.classes[self.nodes[at].class].fit.is_empty()
+            && !self.is_taken_anywhere(at);
+        let work = &mut self.nodes[at];
         let limits = self.options.attempts;
         if work.contract >= limits.contract
             || work.infra >= limits.infrastructure

@@ -6,11 +6,8 @@ use std::sync::Arc;
 
 use super::meter::MeterIx;
 use super::poolset::PoolSet;
-use super::scheduler::{Class, Effect, Key, NodeState, Scheduler};
-use super::select;
 use super::scheduler::{Class, Effect, Key, NodeState, Scheduler, gate_open};
-use super::{LimitHint, Millis, Settled, select};
-use crate::model::{Outcome, PoolId};
+use super::{Millis, select};
 
 impl Class {
     /// The first `most` in order, then the smallest requests.

@@ -28,7 +28,7 @@ pub use budget::{Budgets, Ceiling, OverBudget, Spent};
 pub use graph::ScheduleError;
 pub use health::Settled;
 pub use meter::{Admission, Dimension, Estimate, LimitHint, MeterIx, Meters, Reservation};
-pub use outcome::{AttemptLimits, Finish, burn, refused_here, settles_across_cycles};
+pub use outcome::{AttemptLimits, Finish, burn, refused_here, settles, settles_across_cycles};
 pub use requests::{Asked, FAR, Request, Used};
 pub use scheduler::{Decision, Effect, Finished, NodeState, Scheduler};
 pub use spec::{NodeSpec, NodeStatus, Options, PoolState, ServiceEstimate};

@@ -90,6 +90,12 @@ pub fn pool_effect(outcome: Outcome) -> PoolEffect {
     }
 }
 
+/// The settling predicate within a cycle.
+#[must_use]
+pub fn settles(outcome: Outcome) -> bool {
+    pool_effect(outcome) == PoolEffect::Settled
+}
+
 /// The settling predicate across cycles: memory dies with the job, so pauses are kept with their
 /// end too. Never for faults of a request or of the moment.
 #[must_use]

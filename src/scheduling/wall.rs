@@ -340,7 +340,8 @@ mod tests {
         for outcome in [Outcome::Transient, Outcome::Timeout] {
             let down = Obstacle::Paused(outcome, 900_000);
             assert_eq!(cause(&[down], 0), (PauseCause::CapReached, Some(900_000)));
-            assert!(down.text().contains("failed several times in a row"), "{}", down.text());
+            let text = down.text(|at| at.to_string());
+            assert!(text.contains("failed several times in a row"), "{text}");
         }
     }
 }
