@@ -33,6 +33,7 @@ impl Scheduler {
                 let real = Spent { usd: usage.cost_usd.max(priced), ..Spent::from(usage) };
                 self.give_back(ix as usize, running.booked);
                 self.take(ix as usize, real);
+                self.charges(running.pool, real.tokens, usage.cost_usd);
             }
         }
         Some(running)

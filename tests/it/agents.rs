@@ -131,6 +131,17 @@ fn events(world: &World) -> Vec<Value> {
     lines.map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_free_agent_that_says_what_it_cost_is_dear_from_then_on() {
+    let play = Play::new("claude-worker", "claude-ok");
+    let world = play.more(&["cost-per-mtok: 0"]).world(None);
+    let cycle = world.next_step_with(SHORT);
+    assert_eq!(cycle.nodes("in_review"), 1, "{} {}", cycle.report, cycle.stderr);
+    let told = |event: &&Value| event["friction"] == "declared_cost_drift";
+    let events = events(&world);
+    assert_eq!(events.iter().filter(told).count(), 1, "{events:#?}");
+}
+
 /// Outcome and detail of the first attempt, where it was refused.
 fn refused(world: &World, cycle: &Cycle) -> (String, String) {
     let events = events(world);

@@ -70,6 +70,23 @@ fn succeed(s: &mut Scheduler, node: &str, now: i64) {
 }
 
 #[test]
+fn a_free_pool_that_charges_is_noticed_without_a_gateway() {
+    let mut free = pool("free");
+    free.pool.cost_per_mtok = Some(0.0);
+    let mut s = scheduler(vec![node("A"), node("B")], vec![free]);
+    let mut end = |name: &str, cost_usd: f64| {
+        start(&mut s, 0);
+        let mut finish = Finish::new(Outcome::Success);
+        finish.usage =
+            Some(Usage { requests: 3, input_tokens: 900_000, output_tokens: 100_000, cost_usd });
+        s.finished(&id(name), &finish, 1).unwrap();
+        s.drifts()
+    };
+    assert!(end("A", 0.0).is_empty());
+    assert_eq!(end("B", 4.5), [(PoolId::new("free"), 4.5)]);
+}
+
+#[test]
 fn a_node_starts_the_moment_its_dependencies_are_done() {
     let mut c = node("C");
     c.depends_on = vec![id("A")];
