@@ -195,7 +195,7 @@ pub(super) async fn settle(
             }
             let _ = landings.map(|landings| landings.send(done.node.clone()));
         }
-        End::Conflict => desk.change(|core| core.cancelled(&done.node)),
+        End::Conflict => desk.change(|core| core.in_vain(&done.node, done.usage)),
         End::HeldBack(until) => {
             desk.change(|core| core.held_back(&done.node, millis(until)));
         }

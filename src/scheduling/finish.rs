@@ -5,7 +5,7 @@ use super::outcome::{Finish, PoolEffect, burn, pool_effect, refused_here};
 use super::scheduler::{Effect, Finished, NodeState, Running, Scheduler};
 use super::{Estimate, Millis};
 use crate::ledger::Burn;
-use crate::model::{NodeId, Outcome};
+use crate::model::{NodeId, Outcome, Usage};
 
 /// Delay before a node that failed twice in a row by the world's fault is tried again; doubles.
 const RETRY_DELAY: Millis = 60_000;
@@ -14,7 +14,8 @@ const RETRY_DELAY: Millis = 60_000;
 const FREE_PROBES: u32 = 3;
 
 impl Scheduler {
-    /// Takes a node off its pool.
+    /// Takes a node off its pool. Without an end that is known, a probe has said nothing and what was
+    /// booked at its start is free again, as in the ledger; the windows keep the estimate.
     fn stop(&mut self, ix: u32, finish: Option<&Finish>) -> Option<Running> {
         let work = &mut self.nodes[ix as usize];
         let running = work.running.take()?;
@@ -34,6 +35,12 @@ impl Scheduler {
                 self.give_back(ix as usize, running.booked);
                 self.take(ix as usize, real);
                 self.charges(running.pool, real.tokens, usage.cost_usd);
+            }
+        }
+        if finish.is_none() {
+            self.give_back(ix as usize, running.booked);
+            if running.probe {
+                self.health[running.pool].probe_over();
             }
         }
         Some(running)
@@ -211,8 +218,18 @@ impl Scheduler {
 
     /// The attempt was stopped by us: nothing is learned, nothing is burnt.
     pub fn cancelled(&mut self, node: &NodeId) {
+        self.again(node, None);
+    }
+
+    /// The attempt ended well and in vain: the world had moved on. What it used counts.
+    pub fn in_vain(&mut self, node: &NodeId, usage: Usage) {
+        let finish = Finish { usage: Some(usage), ..Finish::new(Outcome::Success) };
+        self.again(node, Some(&finish));
+    }
+
+    fn again(&mut self, node: &NodeId, finish: Option<&Finish>) {
         if let Some(ix) = self.node_ix(node)
-            && let Some(running) = self.stop(ix, None)
+            && let Some(running) = self.stop(ix, finish)
         {
             if running.probe {
                 self.health[running.pool].probe_over();

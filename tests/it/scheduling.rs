@@ -87,6 +87,40 @@ fn a_free_pool_that_charges_is_noticed_without_a_gateway() {
 }
 
 #[test]
+fn a_probe_whose_node_is_taken_out_leaves_the_pool_to_the_next() {
+    let mut s = scheduler(vec![node("A"), node("B"), node("C")], vec![pool("p")]);
+    for (name, _) in starts(&mut s, 0) {
+        s.finished(&id(&name), &Finish::new(Outcome::Transient), 1).unwrap();
+    }
+    let Decision::Wait { until: Some(at) } = s.next(2) else { panic!("the breaker is open") };
+    let probe = start(&mut s, at).0;
+    assert!(starts(&mut s, at).is_empty(), "one probe at a time");
+    s.take_out(&id(&probe), false);
+    assert_ne!(start(&mut s, at).0, probe);
+}
+
+#[test]
+fn an_attempt_without_an_end_gives_its_budget_back_and_one_in_vain_has_used_it() {
+    let budget = |tokens| {
+        let run = Ceiling { tokens: Some(tokens), ..Ceiling::default() };
+        let options =
+            Options { budgets: Budgets { run, ..Budgets::default() }, ..Options::default() };
+        Scheduler::new(vec![node("A"), node("B")], vec![pool("p")], options).unwrap()
+    };
+    // An attempt is expected to need 10 000 tokens.
+    let mut s = budget(15_000);
+    assert_eq!(starts(&mut s, 0).len(), 1);
+    s.take_out(&id("A"), false);
+    assert_eq!(start(&mut s, 1).0, "B");
+
+    let mut s = budget(25_000);
+    s.take_out(&id("B"), false);
+    start(&mut s, 0);
+    s.in_vain(&id("A"), Usage { input_tokens: 20_000, ..Usage::default() });
+    assert_eq!(wall(&mut s, 1).len(), 1);
+}
+
+#[test]
 fn a_node_starts_the_moment_its_dependencies_are_done() {
     let mut c = node("C");
     c.depends_on = vec![id("A")];
