@@ -41,6 +41,7 @@ fn pool(limits: Limits) -> Pool {
         output_tokens: 1_000,
         limits,
         cost_per_mtok: Some(0.0),
+        input_scale: 1.0,
     }
 }
 

@@ -103,6 +103,7 @@ fn pools(rng: &mut Rng, kind: &str) -> Vec<(PoolState, ServiceModel)> {
                 output_tokens: 8_192,
                 limits,
                 cost_per_mtok: Some(rng.pick(&[0.0, 0.5, 3.0])),
+                input_scale: 1.0,
             };
             let service = ServiceEstimate { speed, ..ServiceEstimate::default() };
             let mut model = ServiceModel::default();

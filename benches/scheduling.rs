@@ -43,6 +43,7 @@ fn pools() -> Vec<PoolState> {
                     ..Limits::default()
                 },
                 cost_per_mtok: Some(f64::from(n)),
+                input_scale: 1.0,
             });
             state.service.speed = 1.0 + f64::from(n) * 0.5;
             state

@@ -81,6 +81,7 @@ pub(crate) fn attempt(
             output_tokens: 4_096,
             limits: Limits::default(),
             cost_per_mtok: Some(0.0),
+            input_scale: 1.0,
         },
         workdir: workdir.into(),
         home: home.into(),

@@ -310,6 +310,7 @@ impl PoolConfig {
             output_tokens,
             limits: self.limits,
             cost_per_mtok: self.cost_per_mtok,
+            input_scale: 1.0,
         }
     }
 }

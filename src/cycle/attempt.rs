@@ -201,7 +201,10 @@ impl Ticket {
             findings: self.findings.clone(),
             number: self.number,
             base: self.base.commit().to_string(),
-            pool: self.pool.pool.clone(),
+            pool: match &self.seat {
+                Some(seat) => seat.known(&self.pool.pool),
+                None => self.pool.pool.clone(),
+            },
             workdir,
             home,
             previous_failure: self.previous_failure.clone(),

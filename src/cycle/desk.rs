@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use super::Clock;
 use crate::backends::gateway::{Admission, Lack, Permit, Refused, Seen, limit_hints};
 use crate::ledger::Evidence;
-use crate::model::{Classification, NodeId};
+use crate::model::{Classification, NodeId, Pool};
 use crate::scheduling::{Asked, Estimate, MeterIx, Millis, Request, Scheduler, Used, timestamp};
 
 /// The farthest room in a window that a request waits for, milliseconds: twice the window of a
@@ -109,6 +109,12 @@ impl Seat {
             requests: notes.requests,
             failures: notes.failures,
         })
+    }
+
+    /// A pool as this desk knows it by now.
+    pub fn known(&self, pool: &Pool) -> Pool {
+        let input_scale = self.desk.core().input_scale(&pool.id).unwrap_or(pool.input_scale);
+        Pool { input_scale, ..pool.clone() }
     }
 
     fn notes(&self) -> MutexGuard<'_, Notes> {

@@ -53,7 +53,10 @@ pub async fn drive(cycle: &Arc<Cycle>) -> Result<Drive, CycleError> {
     outcome
 }
 
-/// What was learned of limits outlives the job, also where it grew again.
+/// A change of a pool's scale that is worth an event.
+const SCALE_STEP: f64 = 0.05;
+
+/// What was learned of limits and of a pool's tokens outlives the job, also where it grew again.
 async fn keep_learned(cycle: &Cycle, desk: &Desk) -> Result<(), CycleError> {
     let events: Vec<EventKind> = {
         let (run, core) = (cycle.journal.state(), desk.core());
@@ -63,7 +66,13 @@ async fn keep_learned(cycle: &Cycle, desk: &Desk) -> Result<(), CycleError> {
             (known.unwrap_or_default() != limits)
                 .then(|| EventKind::LimitLearned { pool: pool.clone(), limits })
         });
-        changed.collect()
+        let scaled = cycle.pools.keys().filter_map(|pool| {
+            let per_estimate = core.input_scale(pool)?;
+            let known = run.pools.get(pool).and_then(|record| record.input_scale).unwrap_or(1.0);
+            ((per_estimate - known).abs() > SCALE_STEP * known)
+                .then(|| EventKind::TokensObserved { pool: pool.clone(), per_estimate })
+        });
+        changed.chain(scaled).collect()
     };
     if !events.is_empty() {
         cycle.journal.write(events).await?;
@@ -511,6 +520,9 @@ fn pool_state(pool: crate::model::Pool, run: &Run, now: Timestamp) -> PoolState 
     // A person who declares a price knows it better.
     if state.pool.cost_per_mtok == Some(0.0) && record.usd_per_mtok.is_some() {
         state.pool.cost_per_mtok = record.usd_per_mtok;
+    }
+    if let Some(scale) = record.input_scale.filter(|scale| scale.is_finite() && *scale > 0.0) {
+        state.pool.input_scale = scale;
     }
     state.used = record.recent.iter().map(|(at, usage)| (millis(*at), *usage)).collect();
     state

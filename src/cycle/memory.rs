@@ -50,6 +50,9 @@ fn still_true(pool: &PoolId, record: &PoolRecord, now: Timestamp) -> Vec<EventKi
     if let Some(usd_per_mtok) = record.usd_per_mtok {
         facts.push(EventKind::CostObserved { pool: pool(), usd_per_mtok });
     }
+    if let Some(per_estimate) = record.input_scale {
+        facts.push(EventKind::TokensObserved { pool: pool(), per_estimate });
+    }
     if let Some(pause) = record.paused.as_ref().filter(|pause| pause.until > now) {
         facts.push(EventKind::PoolPaused {
             pool: pool(),

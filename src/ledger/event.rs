@@ -450,6 +450,8 @@ pub enum EventKind {
     },
     /// A pool that is declared free charges this much, US dollars per million tokens.
     CostObserved { pool: PoolId, usd_per_mtok: f64 },
+    /// The pool's backend reports this many input tokens for each one that we estimate.
+    TokensObserved { pool: PoolId, per_estimate: f64 },
     /// The run cannot go on now.
     Paused {
         cause: PauseCause,

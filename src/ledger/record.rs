@@ -322,6 +322,8 @@ pub struct PoolRecord {
     pub recent: Vec<(Timestamp, Usage)>,
     /// What it charges although it is declared free, US dollars per million tokens.
     pub usd_per_mtok: Option<f64>,
+    /// Input tokens that it reports for each one that we estimate.
+    pub input_scale: Option<f64>,
     /// Consumption.
     pub usage: Usage,
 }

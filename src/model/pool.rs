@@ -86,6 +86,27 @@ pub struct Pool {
     pub limits: Limits,
     /// US dollars per million tokens; 0 = free, `None` = unknown (sorts after known).
     pub cost_per_mtok: Option<f64>,
+    /// Input tokens that its backend reports for each one that we estimate at four bytes; 1 where
+    /// nothing is known.
+    #[serde(default = "one")]
+    pub input_scale: f64,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+impl Pool {
+    /// Input tokens as its backend counts them.
+    #[must_use]
+    pub fn weigh(&self, estimated: u64) -> u64 {
+        if self.input_scale == 1.0 {
+            return estimated;
+        }
+        #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an estimate; saturates")]
+        let weighed = (estimated as f64 * self.input_scale).ceil() as u64;
+        weighed
+    }
 }
 
 impl Provider {

@@ -4,7 +4,7 @@ use super::budget::{OverBudget, Spent, expected};
 use super::meter::{Admission, LimitHint, MeterIx, Reservation};
 use super::scheduler::Scheduler;
 use super::{Estimate, Millis};
-use crate::model::NodeId;
+use crate::model::{NodeId, PoolId};
 
 /// One admitted request, to be settled.
 #[derive(Debug)]
@@ -13,6 +13,34 @@ pub struct Request {
     pool: usize,
     reservation: Reservation,
     taken: Spent,
+    /// Input tokens as they were estimated, at four bytes each.
+    estimated: u64,
+}
+
+/// How the input that a backend reports relates to our estimates of it, in this cycle.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Scale {
+    estimated: f64,
+    reported: f64,
+}
+
+impl Scale {
+    /// Estimated tokens for which the scale that was known before counts.
+    const PRIOR: f64 = 20_000.0;
+    /// A pool that reports less, or more, for each token counts otherwise, and not in tokens.
+    const BOUNDS: (f64, f64) = (0.5, 3.0);
+
+    #[expect(clippy::cast_precision_loss, reason = "sums for an estimate")]
+    fn add(&mut self, estimated: u64, reported: u64) {
+        self.estimated += estimated as f64;
+        self.reported += reported as f64;
+    }
+
+    fn after(self, known: f64) -> f64 {
+        let scale = (self.reported + Self::PRIOR * known) / (self.estimated + Self::PRIOR);
+        let (least, most) = Self::BOUNDS;
+        if scale.is_finite() { scale.clamp(least, most) } else { known }
+    }
 }
 
 /// The answer to one request of a running attempt.
@@ -46,7 +74,7 @@ pub struct Used {
 impl Scheduler {
     /// Admits one request of a running attempt. The first one takes the place of what the launch
     /// reserved, so that nothing is booked twice; from then on the attempt is booked request by
-    /// request. `counted`: see [`super::Meters::admit`].
+    /// request. The input of the estimate is at four bytes a token. `counted`: see [`super::Meters::admit`].
     pub fn admit(
         &mut self,
         node: &NodeId,
@@ -64,13 +92,16 @@ impl Scheduler {
             self.meters.withdraw(reserved);
             self.give_back(node, booked);
         }
+        let estimated = estimate.input_tokens;
+        let input_tokens = self.pools[pool].pool.weigh(estimated);
+        let estimate = Estimate { input_tokens, ..estimate };
         let taken = expected(&self.pools[pool], estimate);
         if let Err(over) = self.take_request(node, taken) {
             return Asked::OverBudget(over);
         }
         let answer = match self.meters.admit(self.meter_of[pool], now, counted, estimate) {
             Admission::Granted(reservation) => {
-                return Asked::Granted(Request { node, pool, reservation, taken });
+                return Asked::Granted(Request { node, pool, reservation, taken, estimated });
             }
             Admission::WaitUntil(at) => Asked::WaitUntil(at),
             Admission::Busy => Asked::Busy,
@@ -102,10 +133,13 @@ impl Scheduler {
         now: Millis,
     ) {
         self.answered(&request, now);
-        let Request { node, pool, reservation, taken } = request;
+        let Request { node, pool, reservation, taken, estimated } = request;
         self.meters.settle(reservation, used.tokens);
         for hint in hints {
             self.meters.correct(reservation.meter(), *hint, now);
+        }
+        if let Some(tokens) = used.tokens.filter(|t| t.input_tokens > 0) {
+            self.weighed(pool, estimated, tokens.input_tokens);
         }
         let nothing = Some(Estimate::default()).filter(|_| used.refused);
         if let Some(tokens) = used.tokens.or(nothing) {
@@ -117,5 +151,20 @@ impl Scheduler {
             self.give_back(node, taken);
             self.take(node, real);
         }
+    }
+
+    /// A backend reported so many tokens for an input that was estimated: what follows is estimated
+    /// better.
+    fn weighed(&mut self, pool: usize, estimated: u64, reported: u64) {
+        let (scale, known) = &mut self.scales[pool];
+        scale.add(estimated, reported);
+        let scale = scale.after(*known);
+        std::sync::Arc::make_mut(&mut self.pools)[pool].pool.input_scale = scale;
+    }
+
+    /// Input tokens that a pool's backend reports for each one that we estimate.
+    #[must_use]
+    pub fn input_scale(&self, pool: &PoolId) -> Option<f64> {
+        self.pool_ix(pool).map(|ix| self.pools[ix].pool.input_scale)
     }
 }

@@ -15,6 +15,7 @@ use super::lookahead::{self, Guide};
 use super::meter::{Admission, Estimate, MeterIx, Meters, Reservation};
 use super::pass::SCAN;
 use super::poolset::PoolSet;
+use super::requests::Scale;
 use super::select::estimate;
 use super::spec::{NodeSpec, NodeStatus, Options, PoolState};
 use super::wall::NodeWall;
@@ -171,6 +172,8 @@ pub struct Scheduler {
     pub(super) purses: Purses,
     /// Pools that were declared free and charge, not told yet.
     pub(super) drifts: Vec<(PoolId, f64)>,
+    /// Per pool, what its requests here taught of our estimates, and what was known before.
+    pub(super) scales: Vec<(Scale, f64)>,
 }
 
 impl Scheduler {
@@ -240,6 +243,7 @@ impl Scheduler {
                 purse: Purse::new(options.budgets.node, spec.spent),
             })
             .collect();
+        let scales = pools.iter().map(|p| (Scale::default(), p.pool.input_scale)).collect();
         let mut this = Self {
             ends: vec![BTreeSet::new(); meters.len()],
             specs: Arc::new(specs),
@@ -262,6 +266,7 @@ impl Scheduler {
             room: None,
             purses: Purses::new(&options.budgets),
             drifts: Vec::new(),
+            scales,
         };
         for ix in 0..this.nodes.len() {
             this.nodes[ix].class = this.classify(ix);

@@ -23,11 +23,11 @@ pub enum Misfit {
     Tier(Tier),
 }
 
-/// What the node asks of this pool: the answer is cut to the pool's own output limit.
+/// What the node asks of this pool, as its backend counts; the answer is cut to the pool's own output limit.
 #[must_use]
 pub fn estimate(spec: &NodeSpec, pool: &Pool) -> Estimate {
     Estimate {
-        input_tokens: spec.input_tokens,
+        input_tokens: pool.weigh(spec.input_tokens),
         output_tokens: spec.output_tokens.min(pool.output_tokens),
     }
 }

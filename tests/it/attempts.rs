@@ -113,6 +113,7 @@ fn attempt(tree: &Path, home: &Path) -> Attempt {
             output_tokens: 4_096,
             limits: Limits::default(),
             cost_per_mtok: Some(2.0),
+            input_scale: 1.0,
         },
         workdir: tree.to_path_buf(),
         home: home.to_path_buf(),

@@ -26,6 +26,7 @@ fn pool(id: &str, account: &str, limits: Limits) -> PoolState {
         output_tokens: 4_000,
         limits,
         cost_per_mtok: Some(0.0),
+        input_scale: 1.0,
     })
 }
 

@@ -29,6 +29,7 @@ fn pool(name: &str) -> PoolState {
         output_tokens: 8_000,
         limits: Limits::default(),
         cost_per_mtok: Some(1.0),
+        input_scale: 1.0,
     })
 }
 
@@ -118,6 +119,46 @@ fn an_attempt_without_an_end_gives_its_budget_back_and_one_in_vain_has_used_it()
     start(&mut s, 0);
     s.in_vain(&id("A"), Usage { input_tokens: 20_000, ..Usage::default() });
     assert_eq!(wall(&mut s, 1).len(), 1);
+}
+
+#[test]
+fn estimates_follow_what_the_backend_reports() {
+    let mut p = pool("p");
+    p.pool.limits.input_tokens_per_minute = Some(150_000);
+    let mut s = scheduler(vec![node("A"), node("B")], vec![p]);
+    let of = |input_tokens| Estimate { input_tokens, output_tokens: 0 };
+    let mut now = 0;
+    start(&mut s, now);
+    for _ in 0..10 {
+        now += 61_000;
+        let Asked::Granted(request) = s.admit(&id("A"), now, now, of(20_000)) else { panic!() };
+        let tokens = Some(of(30_000));
+        s.settle_request(request, Used { tokens, ..Used::default() }, &[], now);
+    }
+    let scale = s.input_scale(&PoolId::new("p")).unwrap();
+    assert!((1.4..1.5).contains(&scale), "{scale}");
+    // 80 000 at four bytes are more than half of the window, as this backend counts.
+    now += 61_000;
+    let Asked::Granted(_) = s.admit(&id("A"), now, now, of(80_000)) else { panic!() };
+    assert!(matches!(s.admit(&id("A"), now, now, of(40_000)), Asked::WaitUntil(_)));
+    // What reports less than it can for each request counts in something else.
+    for _ in 0..100 {
+        now += 61_000;
+        let Asked::Granted(request) = s.admit(&id("A"), now, now, of(20_000)) else { panic!() };
+        let tokens = Some(of(1));
+        s.settle_request(request, Used { tokens, ..Used::default() }, &[], now);
+    }
+    assert_eq!(s.input_scale(&PoolId::new("p")), Some(0.5));
+}
+
+#[test]
+fn a_node_is_measured_as_the_pool_counts() {
+    let mut big = node("A");
+    big.input_tokens = 60_000;
+    let mut p = pool("p");
+    assert_eq!(starts(&mut scheduler(vec![big.clone()], vec![p.clone()]), 0).len(), 1);
+    p.pool.input_scale = 2.0;
+    assert_eq!(wall(&mut scheduler(vec![big], vec![p]), 0).len(), 1);
 }
 
 #[test]

@@ -65,6 +65,7 @@ fn pools(rng: &mut Rng) -> Vec<(PoolState, ServiceModel)> {
                     ..Limits::default()
                 },
                 cost_per_mtok: Some(rng.pick(&[0.0, 0.5, 3.0])),
+                input_scale: 1.0,
             };
             let service = ServiceEstimate { speed, ..ServiceEstimate::default() };
             (PoolState { service, ..PoolState::from(pool) }, ServiceModel::default())

@@ -60,7 +60,8 @@ pub(super) struct Caller {
     ask_usage: bool,
     output_field: &'static str,
     output_cap: u64,
-    /// Reported input over our estimate; corrected with each answer.
+    /// Reported input over our estimate; begins with what the pool is known for, corrected with each
+    /// answer.
     scale: f64,
     /// Requests so far.
     pub(super) requests: u32,
@@ -99,7 +100,7 @@ impl Caller {
             ask_usage: true,
             output_field: "max_tokens",
             output_cap: pool.output_tokens.max(1),
-            scale: 1.0,
+            scale: pool.input_scale,
             requests: 0,
             model_seen: None,
             last_cap: 0,

@@ -179,7 +179,8 @@ impl Run {
             | EventKind::Unsettled { .. }
             | EventKind::SizeBanned { .. }
             | EventKind::LimitLearned { .. }
-            | EventKind::CostObserved { .. } => {
+            | EventKind::CostObserved { .. }
+            | EventKind::TokensObserved { .. } => {
                 self.apply_pool(&event.kind);
                 Applied::Yes
             }

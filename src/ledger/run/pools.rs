@@ -49,6 +49,9 @@ impl Run {
             EventKind::CostObserved { pool, usd_per_mtok } => {
                 self.pools.entry(pool.clone()).or_default().usd_per_mtok = Some(*usd_per_mtok);
             }
+            EventKind::TokensObserved { pool, per_estimate } => {
+                self.pools.entry(pool.clone()).or_default().input_scale = Some(*per_estimate);
+            }
             _ => {}
         }
     }

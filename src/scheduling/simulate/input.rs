@@ -351,6 +351,7 @@ fn pool(place: usize, input: PoolInput) -> Result<(PoolState, ServiceModel), Inp
         model: input.model,
         limits: input.limits,
         cost_per_mtok: input.cost_per_mtok,
+        input_scale: 1.0,
     };
     Ok((PoolState { service, ..PoolState::from(pool) }, model))
 }
