@@ -2,8 +2,14 @@
 //! workers. Each one that is left out has its reason.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+
+use axum::http::Uri;
+use futures_util::future::join_all;
+use hyper_util::client::proxy::matcher::Matcher;
 
 use super::CycleError;
 use super::context::ReadyPool;
@@ -50,10 +56,7 @@ pub async fn build(
     env: &Env,
     around: &Surroundings,
 ) -> Result<PoolSet, CycleError> {
-    let mut reaches = Vec::new();
-    for pool in config.pools() {
-        reaches.push(reach(pool, env).await);
-    }
+    let reaches = join_all(config.pools().iter().map(|pool| reach(pool, env))).await;
     let (pools, mut out) = choose(config, run, now, reaches)?;
     let mut versions = Versions::default();
     for pool in pools {
@@ -205,7 +208,7 @@ impl Versions {
             self.0.insert(launcher.clone(), asked);
         }
         let found = self.0.get(&launcher).cloned().unwrap_or_else(|| Err(String::new()))?;
-        let program = launcher.first().map(std::path::Path::new);
+        let program = launcher.first().map(Path::new);
         let program = program.and_then(|p| p.file_name()).unwrap_or_default().to_string_lossy();
         match &pool.version {
             Some(pinned) if *pinned != found => {
@@ -227,12 +230,12 @@ async fn reach(pool: &PoolConfig, env: &Env) -> Reach {
         Provider::Host => Reach::Reached,
         Provider::OpenaiCompatible => match &pool.base_url {
             None => Reach::Unreached("it has no base-url".to_owned()),
-            Some(url) => endpoint_answers(url).await,
+            Some(url) => endpoint_answers(url, env).await,
         },
         Provider::Codex | Provider::Opencode | Provider::ClaudeWorker | Provider::Agy => {
             match pool.launcher().first().map_or(Reach::Reached, |program| launcher(program, env)) {
                 Reach::Reached => match pool.address() {
-                    Some(url) => endpoint_answers(url).await,
+                    Some(url) => endpoint_answers(url, env).await,
                     None => Reach::Reached,
                 },
                 missing => missing,
@@ -252,31 +255,36 @@ async fn reach(pool: &PoolConfig, env: &Env) -> Reach {
 }
 
 pub(super) fn launcher(program: &str, env: &Env) -> Reach {
-    let found = if program.contains('/') {
-        std::path::Path::new(program).is_file()
+    let folders = env("PATH").unwrap_or_default();
+    let places: Vec<PathBuf> = if program.contains('/') {
+        vec![program.into()]
     } else {
-        env("PATH")
-            .unwrap_or_default()
-            .split(':')
-            .any(|dir| std::path::Path::new(dir).join(program).is_file())
+        folders.split(':').map(|folder| Path::new(folder).join(program)).collect()
     };
-    if found {
-        Reach::Reached
-    } else {
-        Reach::Unreached(format!("the program {program} is not on PATH"))
+    if places.iter().any(|place| is_program(place)) {
+        return Reach::Reached;
     }
+    Reach::Unreached(match places.iter().find(|place| place.is_file()) {
+        Some(place) => format!("the file {} may not be executed", place.display()),
+        None => format!("the program {program} is not on PATH"),
+    })
+}
+
+fn is_program(path: &Path) -> bool {
+    let executable = |found: std::fs::Metadata| found.permissions().mode() & 0o111 != 0;
+    path.is_file() && path.metadata().is_ok_and(executable)
 }
 
 /// A connection is proof enough: endpoints differ in which paths they answer without work. Behind
 /// a proxy the endpoint itself can't be asked; then the first attempt is the proof.
-async fn endpoint_answers(url: &str) -> Reach {
+async fn endpoint_answers(url: &str, env: &Env) -> Reach {
     let Ok(url) = url::Url::parse(url) else {
         return Reach::Unreached("its base-url is not valid".to_owned());
     };
     let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
         return Reach::Unreached("its base-url names no host".to_owned());
     };
-    if reqwest_uses_proxy() {
+    if behind_proxy(&url, env) {
         return Reach::Reached;
     }
     let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
@@ -288,8 +296,75 @@ async fn endpoint_answers(url: &str) -> Reach {
     }
 }
 
-fn reqwest_uses_proxy() -> bool {
-    ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]
-        .iter()
-        .any(|name| std::env::var_os(name).is_some_and(|v| !v.is_empty()))
+/// Whether our HTTP client asks a proxy for this address. It never does for loopback.
+fn behind_proxy(url: &url::Url, env: &Env) -> bool {
+    let loopback = match url.host() {
+        Some(url::Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(url::Host::Ipv6(ip)) => ip.is_loopback(),
+        Some(url::Host::Domain(name)) => name == "localhost",
+        None => false,
+    };
+    let set = |name: &str| env(name).or_else(|| env(&name.to_ascii_lowercase()));
+    let set = |name: &str| set(name).unwrap_or_default();
+    let proxies = Matcher::builder()
+        .all(set("ALL_PROXY"))
+        .http(set("HTTP_PROXY"))
+        .https(set("HTTPS_PROXY"))
+        .no(set("NO_PROXY"))
+        .build();
+    let address = url.as_str().parse::<Uri>();
+    !loopback && address.is_ok_and(|address| proxies.intercept(&address).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::{Env, Reach, behind_proxy, launcher};
+
+    fn env(set: &[(&str, &str)]) -> Box<Env> {
+        let set: BTreeMap<String, String> =
+            set.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
+        Box::new(move |name| set.get(name).cloned())
+    }
+
+    #[test]
+    fn a_proxy_stands_before_its_addresses_and_no_others() {
+        let set = env(&[
+            ("HTTPS_PROXY", "http://proxy.example:3128"),
+            ("no_proxy", ".corp.example,10.0.0.0/8"),
+        ]);
+        let behind = |url: &str, env: &Env| behind_proxy(&url.parse().unwrap(), env);
+        assert!(behind("https://api.vendor.example/v1", &*set));
+        for direct in [
+            "http://api.vendor.example/v1",
+            "https://models.corp.example/v1",
+            "https://10.1.2.3:8000/v1",
+            "https://127.0.0.1:8000/v1",
+            "https://[::1]:8000/v1",
+            "https://localhost/v1",
+        ] {
+            assert!(!behind(direct, &*set), "{direct}");
+        }
+        let all = env(&[("all_proxy", "http://proxy.example:3128")]);
+        assert!(behind("http://api.vendor.example/v1", &*all));
+        assert!(!behind("https://api.vendor.example/v1", &*env(&[])));
+    }
+
+    #[test]
+    fn a_launcher_may_be_executed() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("agent");
+        std::fs::write(&file, "#!/bin/sh\n").unwrap();
+        let set = env(&[("PATH", &format!("/nowhere:{}", dir.path().display()))]);
+        let found = |program: &str| launcher(program, &*set);
+        for program in ["agent", file.to_str().unwrap()] {
+            assert!(matches!(found(program), Reach::Unreached(why) if why.contains("executed")));
+        }
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(found("agent"), Reach::Reached);
+        assert_eq!(found(file.to_str().unwrap()), Reach::Reached);
+        assert!(matches!(found("other"), Reach::Unreached(why) if why.contains("not on PATH")));
+    }
 }
