@@ -167,7 +167,8 @@ fn choose(
                 .iter()
                 .find(|(_, exclusion)| exclusion.matches(pool))
                 .map(|(text, _)| (*text).to_owned()),
-            account_known: pool.account.is_some() || pool.key_env.is_some(),
+            // The name of a key's variable is one of ours, and may be of any account.
+            account_known: pool.account.is_some(),
             reach,
             settled,
         });
@@ -321,12 +322,39 @@ mod tests {
     use std::collections::BTreeMap;
     use std::os::unix::fs::PermissionsExt as _;
 
-    use super::{Env, Reach, behind_proxy, launcher};
+    use super::{Env, Reach, behind_proxy, choose, launcher};
+    use crate::config::{Config, PoolConfig};
+    use crate::model::Provider;
 
     fn env(set: &[(&str, &str)]) -> Box<Env> {
         let set: BTreeMap<String, String> =
             set.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
         Box::new(move |name| set.get(name).cloned())
+    }
+
+    #[test]
+    fn an_account_is_known_where_it_is_declared() {
+        let pool = |provider, id: &str, account: Option<&str>| {
+            let mut pool = PoolConfig::new(provider, "m");
+            pool.id = Some(id.to_owned());
+            pool.backend = Some("x".to_owned());
+            pool.account = account.map(str::to_owned);
+            pool
+        };
+        let host_stays = |host, own| {
+            let mut worker = pool(Provider::OpenaiCompatible, "w", own);
+            worker.key_env = Some("KEY".to_owned());
+            let pools = vec![pool(Provider::Host, "h", host), worker];
+            let config = Config { pools, ..Config::default() };
+            let reached = vec![Reach::Reached, Reach::Reached];
+            let (kept, _) = choose(&config, None, jiff::Timestamp::UNIX_EPOCH, reached).unwrap();
+            assert!(kept.iter().any(|kept| kept.id.0 == "w"));
+            kept.len() == 2
+        };
+        assert!(!host_stays(Some("team"), None), "an undeclared account may be the host's");
+        assert!(!host_stays(Some("team"), Some("team")));
+        assert!(host_stays(Some("team"), Some("other")));
+        assert!(host_stays(None, None), "an unknown account of a host is nobody's");
     }
 
     #[test]
