@@ -63,26 +63,73 @@ fn stopped() -> Refusal {
     Refusal::new(Outcome::Timeout, "The cycle was stopped.")
 }
 
-/// The proof before money is spent: every finding of the node is checkable, and none is there.
+/// What our own re-checks say of a node's findings before anything is spent.
+pub(super) enum OnBase {
+    /// Something is left to do, as far as they can tell.
+    There,
+    /// Every finding is checkable, and none is there.
+    Gone { evidence: String },
+    /// One of them gives no report: whatever a worker does, nothing could be proven.
+    Blind { why: String },
+}
+
+/// The proof before money is spent.
+pub(super) async fn on_base(
+    cycle: &Cycle,
+    ticket: &Ticket,
+    slot: &Slot,
+) -> Result<OnBase, CycleError> {
+    let checkable = proof::checkable(cycle, &ticket.findings);
+    let Some(rechecks) = proof::for_all(cycle, &checkable) else { return Ok(OnBase::There) };
+    let named = proof::paths_of(&checkable);
+    let paths = proof::existing(slot, &named);
+    if paths.is_empty() && !named.is_empty() {
+        return Ok(OnBase::There);
+    }
+    let seen = proof::observe(cycle, &rechecks, &paths, slot).await?;
+    tracing::debug!(?seen, node = %ticket.node.id, "re-check on the base");
+    let all = checkable.len() == ticket.findings.len();
+    Ok(match seen {
+        Err(why) => OnBase::Blind { why },
+        Ok(seen) if all && proof::still_there(&checkable, &seen.findings).is_empty() => {
+            let names: Vec<String> = rechecks.iter().map(|r| r.argv.join(" ")).collect();
+            let (names, base) = (names.join("`, `"), ticket.base.commit());
+            OnBase::Gone { evidence: format!("`{names}` no longer reports it on {base}") }
+        }
+        Ok(_) => OnBase::There,
+    })
+}
+
+/// Why a node's findings are not there any more, if they are not.
 pub(super) async fn already_gone(
     cycle: &Cycle,
     ticket: &Ticket,
     slot: &Slot,
 ) -> Result<Option<String>, CycleError> {
-    let Some(rechecks) = proof::for_all(cycle, &ticket.findings) else { return Ok(None) };
-    let seen = proof::observe(cycle, &rechecks, &proof::paths_of(&ticket.findings), slot).await?;
-    tracing::debug!(?seen, node = %ticket.node.id, "re-check on the base");
-    Ok(match seen {
-        Ok(found) if proof::still_there(&ticket.findings, &found).is_empty() => {
-            let names: Vec<String> = rechecks.iter().map(|r| r.argv.join(" ")).collect();
-            Some(format!(
-                "`{}` no longer reports it on {}",
-                names.join("`, `"),
-                ticket.base.commit()
-            ))
-        }
-        _ => None,
+    Ok(match on_base(cycle, ticket, slot).await? {
+        OnBase::Gone { evidence } => Some(evidence),
+        OnBase::There | OnBase::Blind { .. } => None,
     })
+}
+
+/// No worker is started for what could not be accepted.
+pub(super) fn blind(cycle: &Cycle, ticket: &Ticket, why: &str) -> Refusal {
+    if cycle.cancel.is_cancelled() {
+        return stopped();
+    }
+    let detail = format!(
+        "No worker was started: the re-check on the base gave no report, so no change could be \
+         proven. {why}"
+    );
+    let mut refusal = Refusal::new(Outcome::Error, detail);
+    refusal.friction.push(EventKind::Friction {
+        friction: FrictionType::BaseBroken,
+        discriminator: format!("recheck:{}", ticket.node.id),
+        text: format!("the re-check of {} gives no report on the base: {why}", ticket.node.id),
+        remedy: "mend or drop the `recheck` of these findings, then `overhaul retry` the node"
+            .to_owned(),
+    });
+    refusal
 }
 
 /// A worktree that shows a commit.
@@ -310,7 +357,7 @@ pub(super) async fn proven(
         match result.verdict {
             workspace::Verdict::Failed => {
                 let detail = format!(
-                    "Verify command `{}` failed ({}). Its output:\n{}",
+                    "Verify command `{}` failed ({}). {}",
                     result.name,
                     how(result.status),
                     tail(&result.output)
@@ -451,7 +498,7 @@ fn how(status: Status) -> String {
 }
 
 /// The end of an output, where the reason usually is; the prompt of the next attempt holds it.
-pub(super) fn tail(output: &str) -> String {
+fn tail(output: &str) -> String {
     const KEPT: usize = 4_000;
     let start = output.len().saturating_sub(KEPT);
     let start = (start..output.len()).find(|i| output.is_char_boundary(*i)).unwrap_or(start);

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::accept::{self, Refusal, Verdict};
+use super::accept::{self, OnBase, Refusal, Verdict};
 use super::bases::{self, Base};
 use super::context::{Cycle, ReadyPool};
 use super::desk::Seat;
 use super::error::blocking;
-use super::{CycleError, land};
+use super::{CycleError, land, setup};
 use crate::backends::gateway::{Lack, Open};
 use crate::backends::{Attempt, ModelSwitch, WorkReport};
 use crate::ledger::{Burn, EventKind, Evidence, FrictionType, NodeRecord, Receipt};
@@ -222,9 +222,17 @@ pub(super) async fn work_and_judge(
     cycle: &Cycle,
     ticket: &Ticket,
 ) -> Result<(WorkReport, Verdict), CycleError> {
+    if let Some(why) = setup::missing_program(cycle, &ticket.node.verify, &ticket.findings) {
+        let detail = format!("No worker was started: {why}.");
+        return Ok(not_begun(Verdict::Refused(Refusal::new(Outcome::Error, detail))));
+    }
     let slot = accept::slot_at(cycle, ticket.base.commit()).await?;
-    if let Some(evidence) = accept::already_gone(cycle, ticket, &slot).await? {
-        return Ok((nothing_to_do(), Verdict::Satisfied { evidence }));
+    match accept::on_base(cycle, ticket, &slot).await? {
+        OnBase::There => {}
+        OnBase::Gone { evidence } => return Ok(not_begun(Verdict::Satisfied { evidence })),
+        OnBase::Blind { why } => {
+            return Ok(not_begun(Verdict::Refused(accept::blind(cycle, ticket, &why))));
+        }
     }
     let mut attempt = ticket.attempt(cycle, slot.path(), slot.home());
     let Some(worker) = ticket.pool.worker.clone() else {
@@ -256,6 +264,11 @@ fn token_budget(cycle: &Cycle, ticket: &Ticket) -> u64 {
     let one_turn = ticket.node.input_tokens.saturating_add(ticket.node.output_tokens);
     let usual = one_turn.saturating_mul(20).max(200_000);
     cycle.config.dispatch.budget.attempt_tokens.unwrap_or(usual)
+}
+
+/// The end of an attempt that nobody worked on.
+fn not_begun(verdict: Verdict) -> (WorkReport, Verdict) {
+    (nothing_to_do(), verdict)
 }
 
 pub(super) fn nothing_to_do() -> WorkReport {

@@ -32,7 +32,7 @@ pub enum Health {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Check {
-    /// What it is about: `git`, `configuration`, `pool`, `verify`, `remote`, `state`, `sandbox` ...
+    /// What it is about: `git`, `configuration`, `pool`, `verify`, `recheck`, `remote`, `state`, `sandbox` ...
     pub area: &'static str,
     /// Which one, where there are several.
     pub subject: String,
@@ -176,8 +176,17 @@ pub async fn configured(config: &Config, repo: &Path, env: &Env) -> Vec<Check> {
         Ok(set) => checks.extend(pool_checks(config, &set)),
         Err(error) => checks.push(of_error("pool", error)),
     }
-    for command in &config.verify.commands {
-        let Some(program) = command.argv.first() else { continue };
+    checks.extend(program_checks(config, repo, env));
+    checks
+}
+
+/// The programs of verify commands and re-checks.
+fn program_checks(config: &Config, repo: &Path, env: &Env) -> Vec<Check> {
+    let verify = config.verify.commands.iter().map(|it| ("verify", it.name.clone(), &it.argv));
+    let rechecks = config.findings.iter().filter(|source| !source.recheck.is_empty());
+    let rechecks = rechecks.map(|it| ("recheck", it.key().unwrap_or_default(), &it.recheck));
+    let check = |(area, name, argv): (&'static str, String, &Vec<String>)| {
+        let program = argv.first()?;
         let there = if program.contains('/') {
             repo.join(program).is_file()
         } else {
@@ -186,15 +195,13 @@ pub async fn configured(config: &Config, repo: &Path, env: &Env) -> Vec<Check> {
         checks.push(if there {
             Check::ok("verify", &command.name, format!("{program} is there"))
         } else {
-            Check::failure(
-                "verify",
-                &command.name,
-                format!("the program {program} is not there"),
-                "install it before overhaul runs, or correct `argv`",
-            )
-        });
-    }
-    checks
+            let why = format!("the program {program} is not there");
+            let setting = if area == "verify" { "argv" } else { "recheck" };
+            let remedy = format!("install it before overhaul runs, or correct `{setting}`");
+            Check::failure(area, name, why, remedy)
+        })
+    };
+    verify.chain(rechecks).filter_map(check).collect()
 }
 
 fn pool_checks(config: &Config, set: &PoolSet) -> Vec<Check> {

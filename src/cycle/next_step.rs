@@ -362,7 +362,7 @@ async fn observe_and_work(cycle: &Arc<Cycle>, set: &PoolSet) -> Result<Worked, C
     observe(cycle).await?;
     let mut worked = Worked::default();
     if cycle.journal.state().cancelled.is_none() && has_open_nodes(cycle) {
-        setup::check_verify_programs(&open::all_verify(&cycle.plan), &*cycle.env)?;
+        setup::check_programs(cycle)?;
         let started = EventKind::CycleStarted {
             holder: cycle.holder.clone(),
             by_comment: cycle.woken.by_comment,

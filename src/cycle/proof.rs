@@ -68,6 +68,11 @@ pub(super) fn for_all<'a>(cycle: &'a Cycle, findings: &[Finding]) -> Option<Vec<
     if found.is_empty() { None } else { Some(found) }
 }
 
+/// The findings that have a re-check.
+pub(super) fn checkable(cycle: &Cycle, findings: &[Finding]) -> Vec<Finding> {
+    findings.iter().filter(|f| of(cycle, f).is_some()).cloned().collect()
+}
+
 fn of<'a>(cycle: &'a Cycle, finding: &Finding) -> Option<&'a Recheck> {
     let source = finding.extra.get(SOURCE_KEY)?.as_str()?;
     cycle.rechecks.iter().find(|r| r.source == source)
@@ -141,6 +146,12 @@ pub(super) fn paths_of(findings: &[Finding]) -> Vec<RepoPath> {
     paths
 }
 
+/// A tool that is asked for a file that is not there fails: ask for what exists.
+pub(super) fn existing(slot: &Slot, paths: &[RepoPath]) -> Vec<RepoPath> {
+    let root = slot.path();
+    paths.iter().filter(|p| root.join(p.as_str()).exists()).cloned().collect()
+}
+
 /// Which of `targets` a report still shows.
 pub(super) fn still_there<'a>(targets: &'a [Finding], report: &[Finding]) -> Vec<&'a Finding> {
     let seen = count(report);
@@ -155,9 +166,8 @@ pub(super) async fn after(
     touched: &[String],
     commit: Oid,
 ) -> Result<Proof, CycleError> {
-    let checkable: Vec<Finding> =
-        resolved.iter().filter(|f| of(cycle, f).is_some()).cloned().collect();
-    let Some(rechecks) = for_all(cycle, &checkable) else { return Ok(Proof::Holds) };
+    let checkable = checkable(cycle, resolved);
+    let Some(rechecks) = for_all(cycle, &checkable) else { return Ok(Proof::Holds(Vec::new())) };
     let mut before_paths = paths_of(&checkable);
     let mut reports = Vec::with_capacity(2);
     for (at, which) in [(base, "base"), (commit, "change")] {
@@ -167,10 +177,7 @@ pub(super) async fn after(
             before_paths.sort();
             before_paths.dedup();
         }
-        // A tool that is asked for a file that is not there fails: ask for what exists.
-        let root = slot.path();
-        let paths: Vec<RepoPath> =
-            before_paths.iter().filter(|p| root.join(p.as_str()).exists()).cloned().collect();
+        let paths = existing(&slot, &before_paths);
         if paths.is_empty() {
             reports.push(Vec::new());
             continue;

@@ -14,13 +14,14 @@ use super::error::blocking;
 use super::open::Given;
 use super::pools::Env;
 use super::walls::{self, AllWalls};
-use super::{Clock, CycleError, Journal, holder, names};
+use super::{Clock, CycleError, Journal, holder, names, proof};
 use crate::config::{Config, StateStore};
 use crate::forge::Forge;
 use crate::forge::LocalForge;
 use crate::git::{GitError, Oid, Remote, parse_oid};
 use crate::ledger::{EventKind, Holder, Landing};
-use crate::model::{CycleId, Plan, PoolId, RunId};
+use crate::model::{CycleId, Finding, Plan, PoolId, RunId};
+use crate::scheduling::pools::Reach;
 use crate::store::{ArtifactStore, Artifacts, BranchStore, DirectoryStore, Store, Traced};
 use crate::workspace::{Verifier, VerifySettings, Workspace};
 
@@ -220,28 +221,39 @@ fn check_places(repo: &Path, place: &Place, work_root: &Path) -> Result<(), Cycl
     writable(work_root, "worktrees", "--work-dir")
 }
 
-/// A verify command whose program is not there would refuse every attempt: said before one is paid.
-pub(super) fn check_verify_programs(
-    commands: &[crate::model::VerifyCommand],
-    env: &Env,
-) -> Result<(), CycleError> {
-    for command in commands {
-        let Some(program) = command.argv.first() else { continue };
-        // A relative path is inside the worktree, and may be made by a node.
-        let elsewhere = program.contains('/') && !program.starts_with('/');
-        if elsewhere {
-            continue;
-        }
-        if let crate::scheduling::pools::Reach::Unreached(why) =
-            super::pools::launcher(program, env)
-        {
-            return Err(CycleError::input(
-                format!("verify command `{}` can't run: {why}", command.name),
-                "install the program, correct `verify` in the configuration, or set verify.detect: false",
-            ));
-        }
+/// A check whose program is not there would refuse every attempt: said before one is paid.
+pub(super) fn check_programs(cycle: &Cycle) -> Result<(), CycleError> {
+    let verify = super::open::all_verify(&cycle.plan);
+    let ids = cycle.plan.nodes.iter().flat_map(|node| &node.findings);
+    let findings: Vec<Finding> = ids.filter_map(|id| cycle.plan.finding(id)).cloned().collect();
+    match missing_program(cycle, &verify, &findings) {
+        None => Ok(()),
+        Some(why) => Err(CycleError::input(
+            why,
+            "install the program, correct `verify` or `recheck` in the configuration, or set \
+             verify.detect: false",
+        )),
     }
-    Ok(())
+}
+
+/// The first program that is not there, of these commands and of the re-checks of these findings.
+pub(super) fn missing_program(
+    cycle: &Cycle,
+    verify: &[crate::model::VerifyCommand],
+    findings: &[Finding],
+) -> Option<String> {
+    let commands = verify.iter().map(|it| (format!("verify command `{}`", it.name), &it.argv));
+    let rechecks = proof::for_all(cycle, &proof::checkable(cycle, findings)).unwrap_or_default();
+    let rechecks = rechecks.into_iter().map(|it| (format!("re-check of {}", it.source), &it.argv));
+    let mut missing = commands.chain(rechecks).filter_map(|(what, argv)| {
+        // A relative path is inside the worktree, and may be made by a node.
+        let program = argv.first().filter(|it| it.starts_with('/') || !it.contains('/'))?;
+        match super::pools::launcher(program, &*cycle.env) {
+            Reach::Unreached(why) => Some(format!("{what} can't run: {why}")),
+            _ => None,
+        }
+    });
+    missing.next()
 }
 
 fn unsupported(setting: &str) -> CycleError {

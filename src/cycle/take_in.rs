@@ -17,7 +17,7 @@ use super::bundle::{self, Bundle, Manifest, Said};
 use super::context::Cycle;
 use super::desk::Desk;
 use super::next_step::{self, Begun, CycleReport, Job, Worked};
-use super::setup::Options;
+use super::setup::{self, Options};
 use super::{CycleError, drive, land, names, reconcile, work};
 use crate::backends::{ModelSwitch, WorkReport, prompt, result};
 use crate::git::Oid;
@@ -108,6 +108,8 @@ pub async fn merge_results(
             "name the grant as the job that handed out printed it",
         ));
     }
+    // Nothing is booked or given back yet: the job can be run again with the programs.
+    setup::check_programs(&cycle)?;
     let mut grants: BTreeSet<GrantId> = how.grant.iter().cloned().collect();
     let outcome = take_in(&cycle, &how, &mut grants).await;
     // On every path: nothing stays held that no job works on.

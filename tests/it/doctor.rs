@@ -62,6 +62,22 @@ fn each_failure_has_one_reason_and_one_remedy() {
 }
 
 #[test]
+fn the_program_of_a_recheck_is_looked_for() {
+    let world = world("sh", "sh");
+    let text = std::fs::read_to_string(world.path("overhaul.yml")).unwrap();
+    let source = "  - file: findings.json\n";
+    let with = |program: &str| text.replace(source, &format!("{source}    recheck: [{program}]\n"));
+    world.write("overhaul.yml", &with("no-such-linter"));
+    let seen = doctor(&world);
+    assert_eq!(seen.code, Some(1), "{}", seen.report);
+    let check = checks(&seen, "recheck")[0];
+    assert!(check["detail"].as_str().unwrap().contains("no-such-linter"), "{check}");
+    assert!(check["remedy"].as_str().unwrap().contains("`recheck`"), "{check}");
+    world.write("overhaul.yml", &with("sh"));
+    assert_eq!(checks(&doctor(&world), "recheck")[0]["health"], "ok");
+}
+
+#[test]
 fn a_missing_key_is_named_and_never_shown() {
     let mut world = world("sh", "sh");
     let pools = "version: 1\nbase: main\nfindings:\n  - file: findings.json\npools:\n  - id: one\n    \

@@ -338,3 +338,24 @@ fn a_base_that_no_branch_holds_reaches_its_job() {
     let landed = land(&world, &second);
     assert_eq!(landed.fate(last[0]["node"].as_str().unwrap()), "landed", "{}", landed.report);
 }
+
+#[test]
+fn a_land_job_that_cannot_check_throws_no_work_away() {
+    let mut world = world(1, WORKER, "true", "");
+    let granted = grant(&world, &[]);
+    work(&world, "one", &entries(&granted)[0]);
+    // The machine of this job has git and nothing else.
+    let git = std::env::split_paths(&std::env::var_os("PATH").unwrap())
+        .map(|folder| folder.join("git"))
+        .find(|file| file.is_file());
+    std::fs::create_dir_all(world.path("bin")).unwrap();
+    std::os::unix::fs::symlink(git.unwrap(), world.path("bin/git")).unwrap();
+    let bin = world.path("bin").display().to_string();
+    world.set("PATH", &bin);
+    let refused = land(&world, &granted);
+    assert_eq!(refused.code, Some(2), "{}", refused.report);
+    assert!(refused.stderr.contains("verify command `check` can't run"), "{}", refused.stderr);
+    world.unset("PATH");
+    let landed = land(&world, &granted);
+    assert_eq!(landed.fate("N-001"), "landed", "{} {}", landed.report, landed.stderr);
+}

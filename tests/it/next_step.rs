@@ -223,6 +223,46 @@ fn a_verify_program_that_is_not_there_burns_no_attempt() {
     assert_eq!(world.node("N-001")["attempts"], 0);
 }
 
+/// The worker writes down that it was called.
+fn rechecked_world(recheck: &str) -> World {
+    let world = World::new(&[("a.txt", "a\n"), ("b.txt", "b\n")]);
+    let calls = world.path("calls");
+    let script = format!("echo called >> {}\necho A > \"$2\"\n", calls.display());
+    let script = world.write("worker.sh", &script);
+    let text = config(&script, "true", "");
+    let text = text.replace(
+        "  - file: findings.json\n",
+        &format!("  - file: findings.json\n    recheck: {recheck}\n"),
+    );
+    world.write("overhaul.yml", &text);
+    world.write(
+        "checkout/findings.json",
+        &findings(&[("A", "a.txt", "fix a"), ("B", "b.txt", "fix b")]),
+    );
+    world
+}
+
+#[test]
+fn a_recheck_that_cannot_run_is_said_before_anything_is_paid() {
+    let world = rechecked_world("[no-such-linter, \"{paths}\"]");
+    let cycle = world.next_step();
+    assert_eq!(cycle.code, Some(2), "{}", cycle.stderr);
+    assert!(cycle.stderr.contains("no-such-linter"), "{}", cycle.stderr);
+    assert_eq!(world.node("N-001")["attempts"], 0);
+    assert!(!world.path("calls").exists());
+}
+
+#[test]
+fn no_worker_is_paid_where_the_recheck_gives_no_report_on_the_base() {
+    let world = rechecked_world("[sh, -c, echo no report here; exit 3]");
+    let cycle = world.next_step();
+    assert_eq!(cycle.nodes("failed"), 2, "{} {}", cycle.report, cycle.stderr);
+    assert!(!world.path("calls").exists(), "a worker was started");
+    let why = world.node("N-001")["last-failure"].as_str().unwrap().to_owned();
+    assert!(why.starts_with("No worker was started: the re-check on the base"), "{why}");
+    let friction = world.status()["friction"].to_string();
+    assert!(friction.contains("re-check of N-001"), "{friction}");
+}
 #[test]
 fn a_closed_run_says_what_failed_and_why() {
     let world = world("exit 7\n", "true", "");
