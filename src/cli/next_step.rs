@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::run_options::{RunArgs, duration};
 use super::{Failure, merge_results, print};
-use crate::actions::{ActionsError, Log, Runtime};
+use crate::actions::{ActionsError, Annotation, Level, Log, Runtime};
 use crate::cycle::{
     CycleError, CycleReport, Given, GrantOptions, Options, Status, TakeInOptions, grant, next_step,
 };
@@ -109,6 +109,7 @@ pub(super) fn show(runtime: &Runtime, report: &CycleReport, json: bool) -> Resul
     // Titles and reasons in it come from outside: the runner must read no command in them.
     let mut log = Log::new(std::io::stdout().lock(), true);
     log.untrusted(&text)
+        .and_then(|()| annotate(&mut log, report))
         .map_err(|e| Failure::failed("cannot write to standard output").because(e))?;
     outcome(report)
 }
@@ -262,12 +263,14 @@ pub(super) fn failure(error: CycleError) -> Failure {
     }
 }
 
-/// A cause in one line: its first words, whatever their lines.
+/// A cause in one line: its first words say what it is of, its last ones what is wrong.
 pub(super) fn in_one_line(text: &str) -> String {
+    const HEAD: usize = 120;
+    const TAIL: usize = 240;
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let mut short: String = line.chars().take(300).collect();
-    if short.len() < line.len() {
-        short.push('…');
+    let length = line.chars().count();
+    if length <= HEAD + TAIL {
+        return line;
     }
     short
 }
@@ -332,6 +335,10 @@ pub(super) fn render(report: &CycleReport, json: bool) -> Result<String, Failure
     }
     for url in &report.pull_requests {
         let _ = writeln!(text, "  pull request {url}");
+    }
+    for warning in &report.warnings {
+        let _ = writeln!(text, "  warning: {}", warning.text);
+        let _ = writeln!(text, "    do: {}", warning.remedy);
     }
     if let Some(at) = report.not_before {
         let _ = writeln!(text, "  not before {at}");

@@ -64,6 +64,9 @@ fn render(status: &RunStatus) -> String {
     for pool in &status.pools {
         let _ = writeln!(text, "pool {}: {}", pool.id, pool.state);
     }
+    for warning in &status.warnings {
+        let _ = writeln!(text, "warning: {} ({})", warning.text, warning.remedy);
+    }
     for friction in &status.friction {
         let _ = writeln!(text, "friction: {} ({})", friction.text, friction.remedy);
     }

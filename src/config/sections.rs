@@ -260,7 +260,9 @@ pub struct Verify {
     pub commands: Vec<VerifyRule>,
     /// Add commands for detected build files where no configured one applies.
     pub detect: bool,
-    /// Why nodes without any verify command are fine. Without a reason they are refused.
+    /// Why nodes without any verify command are fine. Without a reason they are worked on all the
+    /// same, and never silently: `doctor`, `next-step` and `status` warn, and their pull requests say
+    /// that no command verified them.
     pub waive: Option<String>,
     /// Run a failed command once more, and record it as flaky when it then passes.
     pub flaky_retry: bool,

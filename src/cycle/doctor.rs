@@ -5,14 +5,16 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::CycleError;
+use super::error::blocking;
 use super::next_step::surroundings;
 use super::pools::{self, Env, PoolSet, launcher};
-use super::setup::{self, Options};
+use super::setup::{self, Options, Parts};
 use super::walls::{self, AllWalls};
+use super::{CycleError, open};
 use crate::config::{Config, PoolConfig, SandboxMode};
 use crate::git;
 use crate::model::Provider;
+use crate::planning;
 use crate::process::Layer;
 use crate::scheduling::pools::{Dropped, Reach};
 
@@ -192,8 +194,8 @@ fn program_checks(config: &Config, repo: &Path, env: &Env) -> Vec<Check> {
         } else {
             launcher(program, env) == Reach::Reached
         };
-        checks.push(if there {
-            Check::ok("verify", &command.name, format!("{program} is there"))
+        Some(if there {
+            Check::ok(area, name, format!("{program} is there"))
         } else {
             let why = format!("the program {program} is not there");
             let setting = if area == "verify" { "argv" } else { "recheck" };
@@ -315,6 +317,7 @@ pub async fn places(options: Options) -> Vec<Check> {
         ),
     )];
     checks.extend(sandbox(&config, &parts.walls.layers));
+    checks.extend(verified(&parts).await);
     let store = parts.store.clone();
     let name = store.name();
     let runs = tokio::task::spawn_blocking(move || store.runs().map_err(|e| e.to_string())).await;
@@ -323,6 +326,37 @@ pub async fn places(options: Options) -> Vec<Check> {
         Err(why) => Check::failure("state", name, why, "make the place of `state` readable"),
     });
     checks
+}
+
+/// Whether a change would be verified by anything; configured commands are looked at one by one.
+async fn verified(parts: &Parts) -> Option<Check> {
+    let verify = &parts.config.verify;
+    if !verify.commands.is_empty() {
+        return None;
+    }
+    if let Some(why) = &verify.waive {
+        return Some(Check::ok("verify", "", format!("no command is configured: {why}")));
+    }
+    let (repo, commit) = (parts.workspace.store().clone(), parts.base.commit);
+    let there = blocking(move || open::what_is_there(&repo, commit)).await;
+    let found = match there {
+        Err(error) => return Some(of_error("verify", error.into())),
+        Ok(there) => there.build_files.into_iter().find(planning::tells_commands),
+    };
+    Some(match found.filter(|_| verify.detect) {
+        Some(build) => Check::ok(
+            "verify",
+            "",
+            format!("no command is configured; what {} and its like tell is run", build.path),
+        ),
+        None => Check::warning(
+            "verify",
+            "",
+            "no command is configured and none is detected: pull requests would open with nothing \
+             verified, and say so",
+            "declare `verify.commands`, or say in `verify.waive` why none is needed",
+        ),
+    })
 }
 
 fn of_error(area: &'static str, error: CycleError) -> Check {

@@ -13,6 +13,7 @@ use super::open::Chosen;
 use super::pools::{self, PoolSet};
 use super::setup::{Options, Parts};
 use super::take_in::TakenIn;
+use super::unproven::{self, Warning};
 use super::walls::AllWalls;
 use super::{
     CycleError, answers, branch, close, drive, grant, inbox, keys, land, open, pause, proceed,
@@ -68,6 +69,8 @@ pub struct CycleReport {
     pub pause: Option<crate::ledger::PauseRecord>,
     /// Nodes that failed, with why.
     pub failed: Vec<FailedNode>,
+    /// What people should know although nothing failed.
+    pub warnings: Vec<Warning>,
     /// What became of the results that were taken in.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub results: Vec<TakenIn>,
@@ -110,6 +113,7 @@ impl CycleReport {
             agents: BTreeMap::new(),
             pause: None,
             failed: Vec::new(),
+            warnings: Vec::new(),
             results: Vec::new(),
             grant: None,
             summary: String::new(),
@@ -279,6 +283,7 @@ async fn dry_run(parts: &Parts, chosen: Chosen) -> Result<CycleReport, CycleErro
                 counted(findings, "finding")
             );
             report.nodes.insert("planned".to_owned(), nodes);
+            report.warnings.extend(unproven::of_plan(&parts.config, &new.plan));
         }
         Chosen::Open(id) => {
             let journal = parts.journal(id.clone()).await?;
@@ -446,6 +451,7 @@ pub(super) async fn report(
         agents: set.agents().collect(),
         pause,
         failed: failed(&run, &states),
+        warnings: unproven::warnings(&cycle.config, &cycle.plan, &run, &states),
         results: Vec::new(),
         grant: worked.granted,
         summary,

@@ -13,7 +13,7 @@ use super::setup::Parts;
 use super::{Clock, CycleError, Journal, memory};
 use crate::config::{Config, Origin};
 use crate::forge::{Forge, ForgeError};
-use crate::git::{Mode, Oid, Repo};
+use crate::git::{GitError, Mode, Oid, Repo};
 use crate::intake::{self, IntakeContext, IntakeError, PathKind, ReportedIssue};
 use crate::ledger::{EventKind, Run, fold};
 use crate::model::{
@@ -455,6 +455,15 @@ pub fn make_plan(
     repo: &Repo,
     commit: Oid,
 ) -> Result<Plan, CycleError> {
+    plan_for(config, findings, what_is_there(repo, commit)?)
+        .map_err(|e| CycleError::input(e.to_string(), "correct the findings or the configuration"))
+}
+
+/// The files of a commit, and its build files among them.
+///
+/// # Errors
+/// When git fails.
+pub(super) fn what_is_there(repo: &Repo, commit: Oid) -> Result<PlanContext, GitError> {
     let tree = repo.tree_of(commit)?;
     let mut context = PlanContext::default();
     let mut files = Vec::new();
@@ -479,8 +488,7 @@ pub fn make_plan(
         files.push(TrackedFile { path, bytes });
     }
     context.files = Some(files);
-    plan_for(config, findings, context)
-        .map_err(|e| CycleError::input(e.to_string(), "correct the findings or the configuration"))
+    Ok(context)
 }
 
 /// The plan that a configuration makes of findings.

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::context::depends_on;
 use super::setup::{self, Options};
+use super::unproven::{self, Warning};
 use super::{CycleError, Journal, close, open, view};
 use crate::config::Config;
 use crate::ledger::{
@@ -29,7 +30,7 @@ pub struct NodeStatus {
     pub attempts: u32,
     /// Address of its pull request.
     pub pull_request: Option<String>,
-    /// Why the last attempt was refused.
+    /// Why the last attempt that failed did, while the node is not done.
     pub last_failure: Option<String>,
     /// What people should know of its branch: a person's commits, an approval.
     pub branch: Option<String>,
@@ -63,6 +64,8 @@ pub struct RunStatus {
     pub pools: Vec<PoolStatus>,
     /// The pause.
     pub pause: Option<PauseRecord>,
+    /// What people should know although nothing failed.
+    pub warnings: Vec<Warning>,
     /// What went wrong and how to mend it.
     pub friction: Vec<FrictionRecord>,
     /// Consumption of the run.
@@ -153,6 +156,7 @@ pub async fn run_status(options: Options) -> Result<RunStatus, CycleError> {
         nodes,
         pools: pools(&run, parts.clock.now()),
         pause: run.pause.clone(),
+        warnings: unproven::warnings(&parts.config, &plan, &run, &states),
         friction: run.friction.clone(),
         usage: run.usage,
         heartbeat: run.heartbeat,

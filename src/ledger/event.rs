@@ -136,8 +136,29 @@ pub struct CheckRecord {
     pub exit_code: Option<i32>,
     /// Wall clock, milliseconds.
     pub millis: u64,
-    /// `passed`, `failed`, `base-fails-too`, `flaky`.
+    /// `passed`, `failed`, `base-fails-too` (with the change and without it: it says nothing about
+    /// the change), `flaky`; `gone` for a re-check that shows the findings no more.
     pub verdict: String,
+}
+
+impl CheckRecord {
+    /// A command that passed on the tree, at its second run at least.
+    #[must_use]
+    pub fn passes(&self) -> bool {
+        matches!(self.verdict.as_str(), "passed" | "flaky")
+    }
+
+    /// It fails without the change as well.
+    #[must_use]
+    pub fn says_nothing(&self) -> bool {
+        self.verdict == "base-fails-too"
+    }
+
+    /// A re-check that shows the findings no more.
+    #[must_use]
+    pub fn is_proof(&self) -> bool {
+        self.verdict == "gone"
+    }
 }
 
 /// What landed and how it was checked: the receipt of an accepted node.

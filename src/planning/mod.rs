@@ -51,6 +51,14 @@ pub fn is_build_file(path: &str) -> bool {
     verify::Language::of_build_file(path).is_some()
 }
 
+/// True for a build file that commands are detected for.
+#[must_use]
+pub fn tells_commands(build: &BuildFile) -> bool {
+    let scripts = &build.scripts;
+    !build.path.as_str().ends_with("package.json")
+        || verify::SCRIPTS.iter().any(|known| scripts.iter().any(|script| script == known))
+}
+
 /// Which commands check which paths.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerifyRule {

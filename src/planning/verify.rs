@@ -23,7 +23,7 @@ pub(super) enum Language {
 const LANGUAGES: [Language; 4] = [Language::Rust, Language::Go, Language::Python, Language::Node];
 
 /// Scripts of a `package.json` that check and end, in the order in which they are run.
-const SCRIPTS: [&str; 5] = ["typecheck", "check", "lint", "build", "test"];
+pub(super) const SCRIPTS: [&str; 5] = ["typecheck", "check", "lint", "build", "test"];
 
 impl Language {
     /// What a build file is for, by its name.

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::marker;
 use super::page::Page;
-use super::pull_request::{check_row, ci_line, finding};
+use super::pull_request::{check_row, ci_line, doubt, finding};
 use super::text::{code, collapsed_json, count, dollars, inline};
 use super::view::PullRequestView;
 use crate::ledger::CheckRecord;
@@ -26,17 +26,14 @@ pub fn combined_body(views: &[PullRequestView], checks: &[CheckRecord]) -> Strin
         marker::combined(&first.run),
         count(views.len(), "node")
     ));
-    if checks.is_empty() {
-        page.add("> [!WARNING]\n> Not verified by any command. Please look closely.\n\n");
-    } else {
-        page.add_lines(
-            "## How it was verified\n\nAll of it together, on the tree that this branch holds:\n\n\
-             | check | verdict | exit code | time |\n|---|---|---|---|\n",
-            checks.iter().map(check_row),
-            "checks",
-            50,
-        );
-    }
+    page.add(&format!("## How it was verified\n\n{}", doubt(checks, None)));
+    page.add_lines(
+        "All of it together, on the tree that this branch holds:\n\n\
+         | check | verdict | exit code | time |\n|---|---|---|---|\n",
+        checks.iter().map(check_row),
+        "checks",
+        50,
+    );
     for view in views {
         let usage = &view.receipt.usage;
         let head = format!(

@@ -110,30 +110,64 @@ pub(super) fn severity(it: Severity) -> &'static str {
 }
 
 fn verified(view: &PullRequestView) -> String {
-    let mut text = "## How it was verified\n\n".to_owned();
-    if view.receipt.checks.is_empty() {
-        let why = view.node.verify_waived.as_deref().unwrap_or("no check is configured for it");
-        text.push_str(&format!(
-            "> [!WARNING]\n> Not verified by any command: {}. Please look closely.\n\n",
-            inline(why, 200)
-        ));
+    let checks = &view.receipt.checks;
+    let why = view.node.verify_waived.as_deref();
+    let mut text = format!("## How it was verified\n\n{}", doubt(checks, why));
+    if checks.is_empty() {
         return text;
     }
     text.push_str(&format!(
         "On exactly the tree that this branch holds ({}):\n\n| check | verdict | exit code | time |\n|---|---|---|---|\n",
         code(&short(&view.receipt.tree), 12)
     ));
-    for check in view.receipt.checks.iter().take(50) {
+    for check in checks.iter().take(50) {
         text.push_str(&check_row(check));
     }
     text.push('\n');
     text
 }
 
+/// What people must know before they trust the table; `waived` says why there is no command.
+pub(super) fn doubt(checks: &[CheckRecord], waived: Option<&str>) -> String {
+    let idle: Vec<String> = checks
+        .iter()
+        .filter(|check| check.says_nothing())
+        .take(5)
+        .map(|check| code(&check.name, 80))
+        .collect();
+    let fail = if idle.len() == 1 { "fails" } else { "fail" };
+    let idle = format!("{} {fail} on the base too, with or without this change", idle.join(", "));
+    let broken = checks.iter().any(CheckRecord::says_nothing);
+    if checks.iter().any(CheckRecord::passes) {
+        return if broken { format!("> [!NOTE]\n> {idle}.\n\n") } else { String::new() };
+    }
+    let why = match waived {
+        _ if broken => idle,
+        Some(why) => inline(why, 200),
+        None => "no check is configured for it".to_owned(),
+    };
+    let proof = if checks.iter().any(CheckRecord::is_proof) {
+        " A re-check shows that the findings are gone, not that nothing else broke."
+    } else {
+        ""
+    };
+    format!("> [!WARNING]\n> Not verified by any command: {why}.{proof} Please look closely.\n\n")
+}
+
+/// The verdict in words.
+pub(super) fn verdict(it: &CheckRecord) -> &str {
+    match it.verdict.as_str() {
+        "base-fails-too" => "fails on the base too",
+        "flaky" => "passed at its second run",
+        "gone" => "the findings are gone",
+        other => other,
+    }
+}
+
 pub(super) fn check_row(it: &CheckRecord) -> String {
     let exit = it.exit_code.map_or_else(|| "stopped".to_owned(), |c| c.to_string());
     let time = duration(it.millis);
-    format!("| {} | {} | {exit} | {time} |\n", code(&it.name, 80), inline(&it.verdict, 40))
+    format!("| {} | {} | {exit} | {time} |\n", code(&it.name, 80), inline(verdict(it), 40))
 }
 
 fn provenance(view: &PullRequestView) -> String {

@@ -263,6 +263,64 @@ fn no_worker_is_paid_where_the_recheck_gives_no_report_on_the_base() {
     let friction = world.status()["friction"].to_string();
     assert!(friction.contains("re-check of N-001"), "{friction}");
 }
+
+/// Where the configuration says this of verify commands.
+fn verified_by(world: &World, verify: &str) {
+    let text = std::fs::read_to_string(world.path("overhaul.yml")).unwrap();
+    let before = text.split("verify:\n").next().unwrap();
+    world.write("overhaul.yml", &format!("{before}{verify}"));
+}
+
+fn warnings(report: &serde_json::Value) -> Vec<String> {
+    let all = report["warnings"].as_array().unwrap().iter();
+    all.map(|warning| warning["text"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn what_no_command_verifies_opens_and_is_never_silent() {
+    let world = world(UPPER, "true", "");
+    verified_by(&world, "");
+    let doctor = world.run(&["doctor"]);
+    let doctor = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    assert!(doctor.contains("warning  verify: no command is configured"), "{doctor}");
+    let dry = world.next_step_with(&["--dry-run"]);
+    assert_eq!(warnings(&dry.report).len(), 1, "{}", dry.report);
+    let cycle = world.next_step();
+    assert_eq!(cycle.nodes("in_review"), 3, "{}", cycle.stderr);
+    let said = "no command verifies 3 of 3 open nodes (N-001, N-002, N-003): no verify rule fits";
+    assert!(warnings(&cycle.report)[0].starts_with(said), "{}", cycle.report);
+    assert!(warnings(&world.status())[0].starts_with(said));
+    for command in [&["next-step"], &["status"]] {
+        let out = world.run(command);
+        let text = String::from_utf8_lossy(&out.stdout).into_owned();
+        assert!(text.contains("warning: no command verifies 3 of 3"), "{command:?}: {text}");
+    }
+    assert!(world.pulls().values().all(|pull| pull.contains("Not verified by any command")));
+
+    // A reason is a person's decision.
+    verified_by(&world, "verify:\n  waive: documentation only\n");
+    assert_eq!(warnings(&world.status()), [String::new(); 0]);
+    let doctor = world.run(&["doctor"]);
+    let doctor = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    assert!(
+        doctor.contains("ok       verify: no command is configured: documentation"),
+        "{doctor}"
+    );
+}
+
+#[test]
+fn a_command_that_fails_on_the_base_too_proves_nothing_and_that_is_said() {
+    let world = world(UPPER, "exit 3", "");
+    let cycle = world.next_step();
+    assert_eq!(cycle.nodes("in_review"), 3, "{}", cycle.stderr);
+    let said = "verify command `check` fails on the base too, so it proves nothing of N-001";
+    assert!(warnings(&cycle.report)[0].starts_with(said), "{}", cycle.report);
+    let pull = world.pulls().into_values().next().unwrap();
+    let said = "> [!WARNING]\n> Not verified by any command: `check` fails on the base too";
+    assert!(pull.contains(said), "{pull}");
+    assert!(pull.contains("| `check` | fails on the base too | 3 |"), "{pull}");
+}
+
 #[test]
 fn a_closed_run_says_what_failed_and_why() {
     let world = world("exit 7\n", "true", "");

@@ -7,7 +7,7 @@ use super::escape::{line, lines, link};
 use crate::ledger::{CheckRecord, Failure, Receipt};
 use crate::model::Finding;
 use crate::report::history::word;
-use crate::report::pull_request::severity;
+use crate::report::pull_request::{severity, verdict};
 use crate::report::text::{amount, count, dollars, duration};
 use crate::report::view::{NodeDetail, NodeView};
 
@@ -143,7 +143,7 @@ fn row(it: &CheckRecord) -> String {
     format!(
         "<tr><td>{}<td>{}<td class=\"n\">{code}<td class=\"n\">{}</tr>\n",
         line(&it.name, 100),
-        line(&it.verdict, 40),
+        line(verdict(it), 40),
         duration(it.millis)
     )
 }
