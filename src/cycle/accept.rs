@@ -349,7 +349,7 @@ pub(super) async fn proven(
         Err(error) => return Err(error.into()),
     };
     let results = verified.checks;
-    let checks: Vec<CheckRecord> = results.iter().map(check_record).collect();
+    let mut checks: Vec<CheckRecord> = results.iter().map(check_record).collect();
     if cycle.cancel.is_cancelled() {
         return Ok(Err(stopped()));
     }
@@ -382,7 +382,10 @@ pub(super) async fn proven(
     let findings: Vec<Finding> =
         resolved.iter().filter_map(|id| cycle.plan.finding(id)).cloned().collect();
     match proof::after(cycle, change.base, &findings, change.touched, change.commit).await? {
-        proof::Proof::Holds => Ok(Ok((checks, friction))),
+        proof::Proof::Holds(runs) => {
+            checks.extend(runs);
+            Ok(Ok((checks, friction)))
+        }
         proof::Proof::Fails(_) if cycle.cancel.is_cancelled() => Ok(Err(stopped())),
         proof::Proof::Fails(detail) => refuse_tree(Outcome::InvalidResult, detail, friction),
     }

@@ -14,8 +14,9 @@ use super::context::{Cycle, Recheck};
 use crate::config::NewFindings;
 use crate::git::Oid;
 use crate::intake::{self, IntakeContext, PathKind};
+use crate::ledger::CheckRecord;
 use crate::model::{Finding, RepoPath};
-use crate::process::base_env;
+use crate::process::{Ended, Status, base_env};
 use crate::workspace::{self, Slot, toolchain_env};
 
 /// The key in [`Finding::extra`] that names the configured source of a finding.
@@ -33,8 +34,8 @@ type Key = (Option<String>, String, String);
 /// What the proof says.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Proof {
-    /// Gone, or nothing to prove with.
-    Holds,
+    /// Gone, as these runs of the re-checks show; none where there is nothing to prove with.
+    Holds(Vec<CheckRecord>),
     /// Still there, or worse.
     Fails(String),
 }
@@ -78,14 +79,37 @@ fn of<'a>(cycle: &'a Cycle, finding: &Finding) -> Option<&'a Recheck> {
     cycle.rechecks.iter().find(|r| r.source == source)
 }
 
+/// What the re-checks report in a worktree.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// All of them together.
+    pub findings: Vec<Finding>,
+    /// How each ran, as a receipt records one that proves.
+    runs: Vec<CheckRecord>,
+}
+
+/// A run of a re-check. Linters that find something exit with 1: the report is the word that counts.
+fn run_of(recheck: &Recheck, ended: &Ended) -> CheckRecord {
+    let words = recheck.argv.iter().map(String::as_str).filter(|word| *word != "{paths}");
+    CheckRecord {
+        name: format!("re-check: {}", words.collect::<Vec<_>>().join(" ")),
+        exit_code: match ended.status {
+            Status::Exited(code) => Some(code),
+            _ => None,
+        },
+        millis: u64::try_from(ended.elapsed.as_millis()).unwrap_or(u64::MAX),
+        verdict: "gone".to_owned(),
+    }
+}
+
 /// Runs the re-checks in a worktree; `Err` inside says in one sentence why one gave no report.
 pub(super) async fn observe(
     cycle: &Cycle,
     rechecks: &[&Recheck],
     paths: &[RepoPath],
     slot: &Slot,
-) -> Result<Result<Vec<Finding>, String>, CycleError> {
-    let mut all = Vec::new();
+) -> Result<Result<Seen, String>, CycleError> {
+    let mut all = Seen::default();
     for recheck in rechecks {
         let it = workspace::Recheck {
             argv: recheck.argv.clone(),
@@ -117,7 +141,10 @@ pub(super) async fn observe(
             lookup: &lookup,
         };
         match intake::read(&ended.stdout.bytes, &argv, &context) {
-            Ok(findings) => all.extend(findings),
+            Ok(findings) => {
+                all.findings.extend(findings);
+                all.runs.push(run_of(recheck, &ended));
+            }
             Err(error) => {
                 let said = ended.stderr.text();
                 let said: String = said.chars().take(400).collect();
@@ -179,11 +206,11 @@ pub(super) async fn after(
         }
         let paths = existing(&slot, &before_paths);
         if paths.is_empty() {
-            reports.push(Vec::new());
+            reports.push(Seen::default());
             continue;
         }
         match observe(cycle, &rechecks, &paths, &slot).await? {
-            Ok(findings) => reports.push(findings),
+            Ok(seen) => reports.push(seen),
             Err(why) => {
                 return Ok(Proof::Fails(format!(
                     "The re-check on the {which} gave no report: {why}"
@@ -193,17 +220,21 @@ pub(super) async fn after(
     }
     let after = reports.pop().unwrap_or_default();
     let before = reports.pop().unwrap_or_default();
-    Ok(compare(&checkable, &before, &after, cycle.config.policy.new_findings))
+    let new = cycle.config.policy.new_findings;
+    Ok(match compare(&checkable, &before.findings, &after.findings, new) {
+        None => Proof::Holds(after.runs),
+        Some(why) => Proof::Fails(why),
+    })
 }
 
 /// Each target must be fewer than before by its own number, and nothing may be more than before
-/// where policy refuses new findings.
+/// where policy refuses new findings; why it fails, if it does.
 fn compare(
     targets: &[Finding],
     before: &[Finding],
     after: &[Finding],
     new_findings: NewFindings,
-) -> Proof {
+) -> Option<String> {
     let (before, after) = (count(before), count(after));
     let mut remaining = Vec::new();
     for (target, resolved) in count(targets) {
@@ -214,7 +245,7 @@ fn compare(
         }
     }
     if !remaining.is_empty() {
-        return Proof::Fails(format!("The re-check still reports: {}", remaining.join("; ")));
+        return Some(format!("The re-check still reports: {}", remaining.join("; ")));
     }
     let new: Vec<String> = after
         .iter()
@@ -224,11 +255,11 @@ fn compare(
     if !new.is_empty() {
         let list = new.join("; ");
         if new_findings == NewFindings::Refuse {
-            return Proof::Fails(format!("The change brings new findings: {list}"));
+            return Some(format!("The change brings new findings: {list}"));
         }
         tracing::warn!(%list, "the change brings new findings");
     }
-    Proof::Holds
+    None
 }
 
 fn describe((rule, path, text): &Key) -> String {
@@ -237,7 +268,7 @@ fn describe((rule, path, text): &Key) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Proof, compare};
+    use super::compare;
     use crate::config::NewFindings;
     use crate::model::{Finding, FindingId, Place, RepoPath, Severity};
 
@@ -271,20 +302,20 @@ mod tests {
         let before = [finding("R1", "x", 3), finding("R1", "x", 9), finding("R2", "y", 4)];
         let targets = [finding("R1", "x", 3)];
         let after = [finding("R1", "x", 8), finding("R2", "y", 3)];
-        assert_eq!(compare(&targets, &before, &after, NewFindings::Refuse), Proof::Holds);
+        assert_eq!(compare(&targets, &before, &after, NewFindings::Refuse), None);
     }
 
     #[test]
     fn still_there_fails() {
         let one = [finding("R1", "x", 3)];
-        assert!(matches!(compare(&one, &one, &one, NewFindings::Report), Proof::Fails(_)));
+        assert!(compare(&one, &one, &one, NewFindings::Report).is_some());
     }
 
     #[test]
     fn new_findings_are_refused_by_policy_only() {
         let target = [finding("R1", "x", 3)];
         let new = [finding("R9", "z", 1)];
-        assert!(matches!(compare(&target, &target, &new, NewFindings::Refuse), Proof::Fails(_)));
-        assert_eq!(compare(&target, &target, &new, NewFindings::Report), Proof::Holds);
+        assert!(compare(&target, &target, &new, NewFindings::Refuse).is_some());
+        assert_eq!(compare(&target, &target, &new, NewFindings::Report), None);
     }
 }

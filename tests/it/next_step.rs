@@ -264,6 +264,34 @@ fn no_worker_is_paid_where_the_recheck_gives_no_report_on_the_base() {
     assert!(friction.contains("re-check of N-001"), "{friction}");
 }
 
+#[test]
+fn a_passed_recheck_is_shown() {
+    let clean = r#"{"contract_version": "audit-tools/audit-findings/v1", "findings": []}"#;
+    let dirty = r#"{"contract_version": "audit-tools/audit-findings/v1", "findings": [{"id": "A",
+        "title": "fix", "severity": "medium", "category": "correctness", "summary": "fix",
+        "affected_files": [{"path": "a.txt", "line_start": 1}], "evidence": []}, {"id": "B",
+        "title": "fix", "severity": "medium", "category": "correctness", "summary": "fix",
+        "affected_files": [{"path": "b.txt", "line_start": 1}], "evidence": []}]}"#;
+    let world = rechecked_world("[sh, tools/lint.sh, \"{paths}\"]");
+    let checkout = world.path("checkout");
+    world.write("checkout/tools/clean.json", clean);
+    world.write("checkout/tools/dirty.json", dirty);
+    let lint =
+        "if grep -q A \"$1\"; then cat tools/clean.json; else cat tools/dirty.json; exit 1; fi\n";
+    world.write("checkout/tools/lint.sh", lint);
+    world.write("checkout/findings.json", dirty);
+    git(&checkout, &["add", "-A"]);
+    git(&checkout, &["commit", "-q", "-m", "a linter"]);
+    git(&checkout, &["push", "-q", "origin", "main"]);
+    let cycle = world.next_step();
+    assert_eq!(cycle.nodes("in_review"), 2, "{} {}", cycle.report, cycle.stderr);
+    let pull = world.pulls().into_values().next().unwrap();
+    let row = "| `re-check: sh tools/lint.sh` | the findings are gone | 0 |";
+    assert!(pull.contains(row), "{pull}");
+    assert!(pull.contains("\"verdict\": \"gone\""), "it is in the receipt: {pull}");
+    assert!(pull.contains("| `check` | passed | 0 |"), "{pull}");
+}
+
 /// Where the configuration says this of verify commands.
 fn verified_by(world: &World, verify: &str) {
     let text = std::fs::read_to_string(world.path("overhaul.yml")).unwrap();
