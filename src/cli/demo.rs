@@ -73,15 +73,25 @@ pub(super) async fn run(args: Args) -> Result<(), Failure> {
     let report = next_step(options, stop_signal()).await.map_err(failure)?;
     let mut text = render(&report, args.json)?;
     if !args.json {
+        let clone = dir.join("clone");
         let _ = write!(
             text,
             "\nThis was a demo: the pool `scripted` is a script inside this program, not a model.\n\
              repository and state branch  {}\n\
              pull requests                {}\n\
-             Run it again: nothing is done twice. Merge a pull request by setting `state: merged`\n\
-             in its file; when all are merged or closed, the next run closes.\n",
+             Run it again: nothing is done twice. To merge a pull request, merge its branch with git:\n  \
+             git clone -b main {} {}\n  \
+             git -C {} merge origin/{}\n  \
+             git -C {} push\n\
+             and set `state: merged` in its file; `state: closed` rejects it. When all are merged or\n\
+             closed, the next run closes.\n",
             repository.display(),
             dir.join("forge/pulls").display(),
+            repository.display(),
+            clone.display(),
+            clone.display(),
+            report.run_id.as_ref().map_or_else(String::new, |run| format!("overhaul/{run}/N-001")),
+            clone.display(),
         );
     }
     print(&text)

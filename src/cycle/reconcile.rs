@@ -6,6 +6,7 @@ use super::context::Cycle;
 use super::error::blocking;
 use super::{CycleError, holder, names, reviews, show};
 use crate::forge::{Alive, Forge, PullRequest, State};
+use crate::git::{GitError, Merge, Oid, Remote, Repo, parse_oid};
 use crate::ledger::{Burn, Claim, EventKind, Holder, Landing, NodeRecord, Run};
 use crate::model::{GrantId, NodeId, Outcome, Usage};
 use crate::report::{self, marker};
@@ -132,12 +133,89 @@ pub(super) async fn follow_pull_requests(cycle: &Cycle) -> Result<(), CycleError
             }
         }
     }
+    hold_to_merges(cycle, &found, &events).await?;
     events.extend(heads(cycle, &prefix).await?);
     if !events.is_empty() {
         cycle.journal.write(events).await?;
     }
     reviews::follow(cycle, &found).await?;
     tell_who_pushed(cycle).await
+}
+
+/// Where people write by hand that a pull request is merged, git is asked whether it is so: what is
+/// taken to have landed loses its branch.
+async fn hold_to_merges(
+    cycle: &Cycle,
+    found: &[PullRequest],
+    events: &[EventKind],
+) -> Result<(), CycleError> {
+    if !cycle.forge.is_written_by_hand() {
+        return Ok(());
+    }
+    let says = |pr: &&PullRequest| {
+        events
+            .iter()
+            .any(|e| matches!(e, EventKind::PrMerged { number, .. } if *number == pr.number))
+    };
+    for pr in found.iter().filter(says) {
+        let (repo, remote, own) = (cycle.repo().clone(), cycle.remote.clone(), pr.clone());
+        let main = (cycle.base.branch.clone(), cycle.base.commit);
+        if !blocking(move || is_merged(&repo, &remote, &main, &own)).await? {
+            return Err(CycleError::input(
+                format!(
+                    "{} says `state: merged`, and {} does not hold {}",
+                    pr.url, pr.base, pr.head
+                ),
+                format!(
+                    "merge it with git first (in a clone, on {}: `git merge origin/{}`, then `git \
+                     push`), or set it back to `state: open`; name a merge in another form as \
+                     `merge-commit: <commit>`",
+                    pr.base, pr.head
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Whether the base of a pull request holds it: its commits, or all that they change.
+fn is_merged(
+    repo: &Repo,
+    remote: &Remote,
+    (main, head_of_main): &(String, Oid),
+    pr: &PullRequest,
+) -> Result<bool, GitError> {
+    let mut bases = vec![*head_of_main];
+    if pr.base != *main {
+        // Stacked on another branch of ours; one that is not there any more holds nothing.
+        let full = names::full(&pr.base);
+        if let Some(commit) = remote.ls_remote(repo, &[&full])?.get(&full).copied() {
+            if !repo.has(commit) {
+                remote.fetch(repo, &[&format!("+{full}:refs/overhaul/fetched")])?;
+            }
+            bases.push(commit);
+        }
+    }
+    let named = pr.merge_commit.iter().chain([&pr.head_commit]);
+    let named: Vec<Oid> =
+        named.filter_map(|id| parse_oid(id).ok()).filter(|id| repo.has(*id)).collect();
+    for base in bases {
+        for commit in &named {
+            if repo.is_ancestor(*commit, base)? || adds_nothing(repo, *commit, base)? {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// Squashed or picked: merging the commit would change nothing.
+fn adds_nothing(repo: &Repo, commit: Oid, base: Oid) -> Result<bool, GitError> {
+    let Some(root) = repo.merge_base(commit, base)? else { return Ok(false) };
+    let (root, ours) = (repo.tree_of(root)?, repo.tree_of(base)?);
+    Ok(
+        matches!(repo.merge_trees(root, ours, repo.tree_of(commit)?)?, Merge::Clean(tree) if tree == ours),
+    )
 }
 
 /// The heads of the branches of open work, from git: it costs no request and is never late.

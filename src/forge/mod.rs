@@ -253,6 +253,11 @@ pub trait Forge: Send + Sync {
         CiMode::Elsewhere
     }
 
+    /// Whether a merged pull request is only what a person wrote, and no deed of the forge.
+    fn is_written_by_hand(&self) -> bool {
+        false
+    }
+
     /// Pull requests, open or not, whose head branch starts with `head_prefix`.
     async fn pull_requests(&self, head_prefix: &str) -> Result<Vec<PullRequest>, ForgeError>;
 

@@ -30,6 +30,10 @@ impl Forge for Traced {
         self.0.ci_mode()
     }
 
+    fn is_written_by_hand(&self) -> bool {
+        self.0.is_written_by_hand()
+    }
+
     async fn pull_requests(&self, head_prefix: &str) -> Result<Vec<PullRequest>, ForgeError> {
         self.0.pull_requests(head_prefix).await
     }

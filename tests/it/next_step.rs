@@ -349,6 +349,46 @@ fn a_command_that_fails_on_the_base_too_proves_nothing_and_that_is_said() {
     assert!(pull.contains("| `check` | fails on the base too | 3 |"), "{pull}");
 }
 
+/// Writes into the pull request files of a node (of all, where none is named).
+fn set_state(world: &World, node: &str, state: &str) {
+    for (name, text) in world.pulls() {
+        if text.contains(&format!("/{node}")) {
+            let head = text.find("state: ").unwrap() + "state: ".len();
+            let end = head + text[head..].find('\n').unwrap();
+            let path = world.path("forge/pulls").join(name);
+            std::fs::write(path, format!("{}{state}{}", &text[..head], &text[end..])).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_file_that_says_merged_is_not_believed_before_git_says_so() {
+    let world = world(UPPER, "true", "");
+    let run = world.next_step().report["run-id"].as_str().unwrap().to_owned();
+    let branches = world.branches();
+    set_state(&world, "N-", "merged");
+    let refused = world.next_step();
+    assert_eq!(refused.code, Some(2), "{}", refused.report);
+    let branch = format!("overhaul/{run}/N-001");
+    let said = format!("main does not hold overhaul/{run}/N-00");
+    assert!(refused.stderr.contains(&said), "{}", refused.stderr);
+    let said = format!("git merge origin/overhaul/{run}/N-00");
+    assert!(refused.stderr.contains(&said), "{}", refused.stderr);
+    let left = world.branches();
+    assert!(branches.iter().all(|(name, at)| !name.contains("/N-") || left.get(name) == Some(at)));
+
+    // Squashed is merged as well; the others wait.
+    set_state(&world, "N-002", "open");
+    set_state(&world, "N-003", "open");
+    let people = world.path("people");
+    git(world.dir.path(), &["clone", "-q", "remote.git", "people"]);
+    git(&people, &["merge", "-q", "--squash", &format!("origin/{branch}")]);
+    git(&people, &["commit", "-q", "-m", "squashed"]);
+    git(&people, &["push", "-q", "origin", "main"]);
+    let next = world.next_step();
+    assert_eq!((next.nodes("landed"), next.nodes("in_review")), (1, 2), "{}", next.stderr);
+}
+
 #[test]
 fn a_closed_run_says_what_failed_and_why() {
     let world = world("exit 7\n", "true", "");

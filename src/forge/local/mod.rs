@@ -210,6 +210,10 @@ impl Forge for LocalForge {
         format!("folder {}", self.root.display())
     }
 
+    fn is_written_by_hand(&self) -> bool {
+        true
+    }
+
     async fn pull_requests(&self, head_prefix: &str) -> Result<Vec<PullRequest>, ForgeError> {
         let pulls = self.all::<PullHead>("pulls")?.into_iter();
         let ours = pulls.filter(|d| d.head.head.starts_with(head_prefix)).map(|d| self.pull(d));
