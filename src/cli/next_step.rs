@@ -122,8 +122,9 @@ fn outcome(report: &CycleReport) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::failed("the run is closed, and every node failed").remedy(
-        "mend what the reasons name; with a changed configuration the next cycle tries the same \
-         findings anew",
+        "mend what the reasons name; `overhaul retry <node>` works on a node again, and with changed \
+         `findings`, `planning`, `pools`, `dispatch`, `verify`, `policy` or `sandbox` the next cycle \
+         tries the same findings anew",
     ))
 }
 

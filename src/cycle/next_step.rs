@@ -178,14 +178,7 @@ pub(super) async fn begin(
         Chosen::NoFindings => {
             return over(CycleReport::without_run(Status::Idle, "there are no findings"));
         }
-        Chosen::AlreadyDone(id) => {
-            let mut report = CycleReport::without_run(
-                Status::Idle,
-                format!("run {id} has dealt with these findings"),
-            );
-            report.run_id = Some(id);
-            return over(report);
-        }
+        Chosen::AlreadyDone(id) => return over(already_done(&parts, id).await?),
         Chosen::Open(id) => {
             inbox_open = true;
             parts.journal(id).await?
@@ -270,8 +263,8 @@ async fn dry_run(parts: &Parts, chosen: Chosen) -> Result<CycleReport, CycleErro
     match chosen {
         Chosen::NoFindings => {}
         Chosen::AlreadyDone(id) => {
-            report.message = format!("dry run: run {id} has dealt with these findings");
-            report.run_id = Some(id);
+            report = already_done(parts, id).await?;
+            report.message.insert_str(0, "dry run: ");
         }
         Chosen::New(new) => {
             report.status = Status::Progress;
@@ -300,6 +293,35 @@ async fn dry_run(parts: &Parts, chosen: Chosen) -> Result<CycleReport, CycleErro
             report.run_id = Some(id);
         }
     }
+    Ok(report)
+}
+
+/// A run that has ended is the answer; what failed in it waits for a person, and that is said each
+/// time.
+async fn already_done(parts: &Parts, id: RunId) -> Result<CycleReport, CycleError> {
+    let journal = parts.journal(id.clone()).await?;
+    let plan = open::load_plan(&journal).await?;
+    let run = journal.state().clone();
+    let states = super::status::states_of(&parts.config, &run, &plan);
+    let mut report =
+        CycleReport::without_run(Status::Idle, format!("run {id} has dealt with these findings"));
+    report.failed = failed(&run, &states);
+    report.nodes = close::counts(&states);
+    if let Some(first) = report.failed.first() {
+        let count = report.failed.len();
+        let text =
+            format!("{count} of {} failed in it, and wait for a person", nodes(states.len()));
+        report.message = format!("{}; {text}", report.message);
+        report.warnings.push(Warning {
+            text: format!("run {id} is over: {text}"),
+            remedy: format!(
+                "mend what the reasons name; `overhaul retry {}` works on a node again, and a changed \
+                 configuration on all of them",
+                first.node
+            ),
+        });
+    }
+    report.run_id = Some(id);
     Ok(report)
 }
 

@@ -103,6 +103,8 @@ pub struct NewRun {
     pub plan: Plan,
     /// Digest of its findings.
     pub digest: String,
+    /// Digest of everything that its work depends on, see [`has_dealt_with`].
+    pub settings: String,
     /// What is known of the pools' quota from the run before.
     pub known: Vec<EventKind>,
 }
@@ -184,7 +186,8 @@ pub(super) async fn choose(parts: &Parts) -> Result<Chosen, CycleError> {
             .map_err(|e| CycleError::input(e.to_string(), "split the report"))?;
         let findings = findings_digest(&combined.findings);
         let digest = work_digest(&findings, &config);
-        if let Some(done) = recent.iter().find(|r| r.findings_digest == digest)
+        let settings = settings_digest(&config);
+        if let Some(done) = recent.iter().find(|r| has_dealt_with(r, &digest, &settings))
             && let Some(id) = &done.id
         {
             return Ok(Chosen::AlreadyDone(id.clone()));
@@ -196,7 +199,7 @@ pub(super) async fn choose(parts: &Parts) -> Result<Chosen, CycleError> {
         let id = RunId::new(format!("r-{:04}-{short}", runs.len() + 1))
             .map_err(|e| CycleError::Internal(e.to_string()))?;
         let known = memory::carry(&config, recent.first(), now);
-        Ok(Chosen::New(Box::new(NewRun { id, plan, digest, known })))
+        Ok(Chosen::New(Box::new(NewRun { id, plan, digest, settings, known })))
     })
     .await
 }
@@ -223,6 +226,7 @@ pub async fn write_opening(
             base_branch: base.branch.clone(),
             base_commit: base.commit.to_string(),
             findings_digest: new.digest.clone(),
+            settings_digest: new.settings.clone(),
         },
         EventKind::Planned { revision: new.plan.revision, digest },
     ];
@@ -262,7 +266,8 @@ pub async fn load_plan(journal: &Journal) -> Result<Plan, CycleError> {
 }
 
 /// What a run is about: its findings, and the settings that decide what becomes of them. A mended
-/// configuration makes a closed run's findings new work; the address of a pool does not.
+/// configuration makes a closed run's findings new work; the address of a pool does so only where
+/// nodes failed, see [`has_dealt_with`].
 fn work_digest(findings: &str, config: &Config) -> String {
     let pools: Vec<_> = config
         .pools()
@@ -281,6 +286,21 @@ fn work_digest(findings: &str, config: &Config) -> String {
     // These types have no form that JSON lacks.
     let settings = settings.unwrap_or_default();
     hex_digest([findings.as_bytes(), settings.as_slice()])
+}
+
+/// Everything that can decide whether a node fails. Not the base commit: each push would pay for the
+/// same failures again.
+fn settings_digest(config: &Config) -> String {
+    let settings = serde_json::to_vec(&(config.pools(), &config.exclude, &config.dispatch));
+    hex_digest([settings.unwrap_or_default().as_slice()])
+}
+
+/// Whether a run is the answer to these findings. One that left failures is the answer only while
+/// nothing is different that may have been their cause: a mended address is tried.
+fn has_dealt_with(run: &Run, digest: &str, settings: &str) -> bool {
+    let failed = run.closed.as_ref().is_some_and(|counts| counts.contains_key("failed"));
+    let changed = !run.settings_digest.is_empty() && run.settings_digest != settings;
+    run.findings_digest == digest && !(failed && changed)
 }
 
 fn findings_digest(findings: &[Finding]) -> String {

@@ -88,7 +88,7 @@ async fn wanted(parts: &setup::Parts) -> Result<Option<(RunId, Journal)>, CycleE
     Ok(Some((id, journal)))
 }
 
-fn states_of(config: &Config, run: &Run, plan: &Plan) -> BTreeMap<NodeId, NodeState> {
+pub(super) fn states_of(config: &Config, run: &Run, plan: &Plan) -> BTreeMap<NodeId, NodeState> {
     let max = &config.dispatch.max_attempts;
     let budget = AttemptBudget { contract: max.contract, infrastructure: max.infrastructure };
     node_states(run, plan, budget, depends_on(config))

@@ -290,7 +290,14 @@ pub struct Evidence {
 #[expect(missing_docs, reason = "fields carry the words of the vocabulary")]
 pub enum EventKind {
     /// A run begins.
-    Opened { run: RunId, base_branch: String, base_commit: String, findings_digest: String },
+    Opened {
+        run: RunId,
+        base_branch: String,
+        base_commit: String,
+        findings_digest: String,
+        #[serde(default)]
+        settings_digest: String,
+    },
     /// A plan (by digest) is the run's plan from here on.
     Planned { revision: u32, digest: String },
     /// A grant names an owner. Ignored when the node has a live claim or is not claimable.

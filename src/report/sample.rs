@@ -358,6 +358,7 @@ pub(super) fn events() -> Vec<Event> {
                 base_branch: "main".to_owned(),
                 base_commit: "a".repeat(40),
                 findings_digest: String::new(),
+                settings_digest: String::new(),
             },
         ),
         event(

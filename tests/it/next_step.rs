@@ -389,6 +389,43 @@ fn a_file_that_says_merged_is_not_believed_before_git_says_so() {
     assert_eq!((next.nodes("landed"), next.nodes("in_review")), (1, 2), "{}", next.stderr);
 }
 
+/// The only issue.
+fn dashboard(world: &World) -> String {
+    let mut issues = std::fs::read_dir(world.path("forge/issues")).unwrap();
+    std::fs::read_to_string(issues.next().unwrap().unwrap().path()).unwrap()
+}
+
+#[test]
+fn what_failed_in_a_closed_run_is_said_each_time_and_a_mended_setting_tries_it_again() {
+    let world = world("exit 7\n", "true", "");
+    assert_eq!(world.next_step().status(), "complete");
+    let issue = dashboard(&world);
+    assert!(!issue.contains("- [ ]"), "nobody reads a tick any more: {issue}");
+    assert!(issue.contains("0 of 3 nodes done, 3 failed"), "{issue}");
+    let idle = world.next_step();
+    assert_eq!(idle.status(), "idle");
+    let message = idle.report["message"].as_str().unwrap();
+    assert!(message.contains("3 of 3 nodes failed in it"), "{message}");
+    assert!(idle.report["warnings"][0]["remedy"].as_str().unwrap().contains("retry N-001"));
+    assert_eq!(idle.report["failed"].as_array().unwrap().len(), 3);
+    // The time of an attempt is part of what may have failed it.
+    let text = std::fs::read_to_string(world.path("overhaul.yml")).unwrap();
+    world.write("overhaul.yml", &text.replace("dispatch:\n", "dispatch:\n  attempt-timeout: 7m\n"));
+    let anew = world.next_step();
+    assert!(anew.report["run-id"].as_str().unwrap().starts_with("r-0002"), "{}", anew.report);
+}
+
+#[test]
+fn a_mended_setting_is_no_reason_to_do_again_what_was_done() {
+    let world = world(UPPER, "true", "");
+    world.next_step();
+    set_state(&world, "N-", "closed");
+    assert_eq!(world.next_step().status(), "complete");
+    let text = std::fs::read_to_string(world.path("overhaul.yml")).unwrap();
+    world.write("overhaul.yml", &text.replace("dispatch:\n", "dispatch:\n  attempt-timeout: 7m\n"));
+    assert_eq!(world.next_step().status(), "idle");
+}
+
 #[test]
 fn a_closed_run_says_what_failed_and_why() {
     let world = world("exit 7\n", "true", "");

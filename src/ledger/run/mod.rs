@@ -43,6 +43,8 @@ pub struct Run {
     pub base_commit: String,
     /// Digest of the findings.
     pub findings_digest: String,
+    /// Digest of the settings that its work depends on; empty where it was not kept.
+    pub settings_digest: String,
     /// Revision and digest of the plan.
     pub plan: Option<(u32, String)>,
     /// By node.

@@ -14,7 +14,13 @@ const MAKER_LOST: SignedDuration = SignedDuration::from_mins(5);
 impl Run {
     pub(super) fn apply_opening(&mut self, event: &Event) -> Applied {
         match &event.kind {
-            EventKind::Opened { run, base_branch, base_commit, findings_digest } => {
+            EventKind::Opened {
+                run,
+                base_branch,
+                base_commit,
+                findings_digest,
+                settings_digest,
+            } => {
                 if self.id.is_some() {
                     return Applied::No("the run is open already");
                 }
@@ -23,6 +29,7 @@ impl Run {
                 self.base_branch.clone_from(base_branch);
                 self.base_commit.clone_from(base_commit);
                 self.findings_digest.clone_from(findings_digest);
+                self.settings_digest.clone_from(settings_digest);
                 Applied::Yes
             }
             EventKind::Planned { revision, digest } => {
