@@ -5,7 +5,7 @@ use crate::ledger::NodeState;
 use super::marker;
 use super::page::Page;
 use super::pause;
-use super::text::{amount, code, count, dollars, inline, minute};
+use super::text::{self, amount, code, count, dollars, inline, minute};
 use super::view::{NodeView, RunView};
 
 /// Node states in the order that people care about, with their headings.
@@ -109,6 +109,9 @@ fn node_line(it: &NodeView) -> String {
 }
 
 fn ticks(view: &RunView) -> String {
+    if view.status == "complete" {
+        return over(view);
+    }
     let mut text =
         "## Do\n\nA tick acts as the command and is cleared by the next cycle.\n\n".to_owned();
     if view.pause.is_some() {
@@ -125,6 +128,24 @@ fn ticks(view: &RunView) -> String {
     text.push_str(&marker::tick("cancel", "Call the run off"));
     text.push_str("\nOr comment `/overhaul help`.\n\n");
     text
+}
+
+/// Nobody reads ticks and comments of a run that is over: none are offered.
+fn over(view: &RunView) -> String {
+    if view.nodes.iter().any(|n| !n.state.is_final()) {
+        return "The run was called off: nothing more is started. Its open pull requests can still \
+                be merged or closed.\n\n"
+            .to_owned();
+    }
+    let failed = view.nodes.iter().find(|n| n.state == NodeState::Failed);
+    let again = match failed {
+        Some(node) => format!(
+            " `overhaul retry {}` at a shell works on that node again, and opens the run for it.",
+            node.id
+        ),
+        None => String::new(),
+    };
+    format!("The run is over: ticks and comments here are not read any more.{again}\n\n")
 }
 
 fn facts(view: &RunView) -> String {
@@ -157,7 +178,7 @@ fn facts(view: &RunView) -> String {
 #[cfg(test)]
 mod tests {
     use super::{dashboard, dashboard_title};
-    use crate::ledger::PauseCause;
+    use crate::ledger::{NodeState, PauseCause};
     use crate::report::marker;
     use crate::report::page::BODY_BUDGET;
     use crate::report::sample;
@@ -165,7 +186,37 @@ mod tests {
     #[test]
     fn a_dashboard_reads_well() {
         let view = sample::run();
-        insta::assert_snapshot!(format!("{}\n====\n{}", dashboard_title(&view), dashboard(&view)));
+        insta::assert_snapshot!(format!(
+            "{}\n====\n{}",
+            dashboard_title("Overhaul dashboard", &view),
+            dashboard(&view)
+        ));
+    }
+
+    #[test]
+    fn what_is_in_review_is_not_done() {
+        let mut view = sample::run();
+        for node in &mut view.nodes {
+            node.state = NodeState::InReview;
+        }
+        let body = dashboard(&view);
+        assert!(
+            body.contains(&format!("{} 0 of 6 nodes done, 6 in review", "▒".repeat(20))),
+            "{body}"
+        );
+    }
+
+    #[test]
+    fn a_run_that_is_over_offers_nothing_that_nobody_reads() {
+        let mut view = sample::run();
+        view.status = "complete".to_owned();
+        let called_off = dashboard(&view);
+        assert!(!called_off.contains("- [ ]") && called_off.contains("called off"), "{called_off}");
+        view.nodes.retain(|node| node.state.is_final());
+        let body = dashboard(&view);
+        assert!(!body.contains("- [ ]") && !body.contains("comment `"), "{body}");
+        assert!(body.contains("`overhaul retry N-003` at a shell"), "{body}");
+        assert!(body.contains(" failed\n"), "{body}");
     }
 
     #[test]
