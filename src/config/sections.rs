@@ -527,7 +527,7 @@ impl Default for Fuse {
 pub struct Report {
     /// Keep a dashboard issue per run.
     pub dashboard: bool,
-    /// Title of the dashboard issue.
+    /// Title of the dashboard issue, before the id of its run.
     pub title: String,
     /// Write the HTML report when the run closes.
     pub html: bool,

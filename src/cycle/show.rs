@@ -94,7 +94,7 @@ async fn write(
         None if !is_ours_to_make(cycle, run, DASHBOARD).await? => return Ok(None),
         None => {
             // Found by its marker or made; a failed look-up makes nothing.
-            let title = report::dashboard_title(view);
+            let title = report::dashboard_title(&cycle.config.report.title, view);
             let labels = &cycle.config.pull_requests.labels;
             let marker = marker::dashboard(&view.run);
             cycle.forge.open_issue(&title, &ours, &marker, labels).await?

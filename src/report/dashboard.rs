@@ -24,10 +24,10 @@ pub(super) const SECTIONS: &[(NodeState, &str)] = &[
     (NodeState::Skipped, "Skipped"),
 ];
 
-/// The title.
+/// The title; `title` is the configured one.
 #[must_use]
-pub fn dashboard_title(view: &RunView) -> String {
-    format!("overhaul: run {}", view.run)
+pub fn dashboard_title(title: &str, view: &RunView) -> String {
+    format!("{}: run {}", text::title(title, 120), view.run)
 }
 
 /// The body.
