@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::next_step::{failure, in_one_line};
+use super::next_step::{failure, reason};
 use super::run_options::RunArgs;
 use super::{Failure, print};
 use crate::cycle::{Given, RunStatus, run_status};
@@ -43,7 +43,8 @@ fn render(status: &RunStatus) -> String {
             let _ = writeln!(text, "             {note}");
         }
         if let Some(why) = &node.last_failure {
-            let _ = writeln!(text, "             attempt {}: {}", node.attempts, in_one_line(why));
+            let attempt = node.failed_attempt.unwrap_or(node.attempts);
+            let _ = writeln!(text, "             attempt {attempt}: {}", reason(why));
         }
     }
     if let Some(pause) = &status.pause {

@@ -32,6 +32,8 @@ pub struct NodeStatus {
     pub pull_request: Option<String>,
     /// Why the last attempt that failed did, while the node is not done.
     pub last_failure: Option<String>,
+    /// Which attempt that was.
+    pub failed_attempt: Option<u32>,
     /// What people should know of its branch: a person's commits, an approval.
     pub branch: Option<String>,
 }
@@ -134,6 +136,8 @@ pub async fn run_status(options: Options) -> Result<RunStatus, CycleError> {
         .iter()
         .map(|node| {
             let record = run.nodes.get(&node.id).cloned().unwrap_or_default();
+            let done = states.get(&node.id).is_some_and(|state| state.is_done());
+            let failure = record.failures.last().filter(|_| !done);
             NodeStatus {
                 id: node.id.clone(),
                 title: node.title.clone(),
@@ -145,7 +149,8 @@ pub async fn run_status(options: Options) -> Result<RunStatus, CycleError> {
                     Some(PrEnd::Merged(_)) => format!("{} (merged)", pr.url),
                     Some(PrEnd::Closed) => format!("{} (closed)", pr.url),
                 }),
-                last_failure: record.failures.last().map(|f| f.detail.clone()),
+                last_failure: failure.map(|f| f.detail.clone()),
+                failed_attempt: failure.map(|f| f.attempt.0),
             }
         })
         .collect();

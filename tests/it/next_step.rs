@@ -427,6 +427,27 @@ fn a_mended_setting_is_no_reason_to_do_again_what_was_done() {
 }
 
 #[test]
+fn a_failure_is_told_with_its_own_number_and_only_while_it_matters() {
+    // The first attempt fails; of one node the second as well.
+    let worker = "if ! grep -q 'previous attempt' \"$OVERHAUL_PROMPT_FILE\"; then exit 5; fi\n\
+                  case \"$1\" in N-002) exit 6;; esac\nshift\nfor f in \"$@\"; do echo X > \"$f\"; done\n";
+    let world = world(worker, "true", "");
+    let cycle = world.next_step();
+    assert_eq!((cycle.nodes("in_review"), cycle.nodes("failed")), (2, 1), "{}", cycle.stderr);
+    let good = world.node("N-001");
+    assert_eq!((&good["attempts"], &good["last-failure"]), (&2.into(), &serde_json::Value::Null));
+    let bad = world.node("N-002");
+    assert_eq!(bad["failed-attempt"], 2);
+    assert!(
+        bad["last-failure"].as_str().unwrap().contains("exit code 6 and said nothing"),
+        "{bad}"
+    );
+    let text = world.run(&["status"]);
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(text.contains("attempt 2: ") && !text.contains("exit code 5"), "{text}");
+}
+
+#[test]
 fn a_closed_run_says_what_failed_and_why() {
     let world = world("exit 7\n", "true", "");
     let cycle = world.next_step();
