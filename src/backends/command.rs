@@ -199,7 +199,9 @@ impl CommandWorker {
         let reading = classify_cli(backend, code, &stdout, &stderr, Timestamp::now());
         if failed {
             let tail = last_lines(if stderr.trim().is_empty() { &stdout } else { &stderr });
-            let detail = format!("`{command}` ended with {}: {tail}", ending(ended.status));
+            let tail =
+                if tail.is_empty() { " and said nothing".to_owned() } else { format!(": {tail}") };
+            let detail = format!("`{command}` ended with {}{tail}", ending(ended.status));
             let outcome = match reading.outcome {
                 // It ended by itself without success, whatever a rule makes of its text.
                 Outcome::Success | Outcome::InvalidResult => Outcome::Error,

@@ -273,7 +273,21 @@ pub(super) fn in_one_line(text: &str) -> String {
     if length <= HEAD + TAIL {
         return line;
     }
-    short
+    let head: String = line.chars().take(HEAD).collect();
+    let tail: String = line.chars().skip(length - TAIL).collect();
+    format!("{} … {}", head.trim_end(), tail.trim_start())
+}
+
+/// Why an attempt failed, in one line, and where to look when it was kept from something.
+pub(super) fn reason(text: &str) -> String {
+    let walled = ["permission denied", "eacces", "eperm", "operation not permitted"];
+    let lower = text.to_lowercase();
+    let hint = if walled.iter().any(|word| lower.contains(word)) {
+        " (docs/sandbox.md says what workers and checks may reach, and how to allow more)"
+    } else {
+        ""
+    };
+    format!("{}{hint}", in_one_line(text))
 }
 
 /// What to do about a failure of the machine or of what lies around it.
@@ -350,7 +364,7 @@ pub(super) fn render(report: &CycleReport, json: bool) -> Result<String, Failure
         }
     }
     for failed in &report.failed {
-        let why = in_one_line(&failed.why);
+        let why = reason(&failed.why);
         let attempts = if failed.attempts == 1 { "attempt" } else { "attempts" };
         let _ =
             writeln!(text, "  {} failed after {} {attempts}: {why}", failed.node, failed.attempts);
@@ -366,8 +380,7 @@ pub(super) fn render(report: &CycleReport, json: bool) -> Result<String, Failure
         let what = node.or_else(|| result.file.clone()).unwrap_or_default();
         let fate = serde_json::to_value(result.fate).ok();
         let fate = fate.as_ref().and_then(|v| v.as_str()).unwrap_or_default();
-        let why: String = result.why.split_whitespace().collect::<Vec<_>>().join(" ");
-        let why: String = why.chars().take(300).collect();
+        let why = in_one_line(&result.why);
         let _ = writeln!(text, "  {what} {fate}{}{why}", if why.is_empty() { "" } else { ": " });
     }
     for pool in &report.pools_left_out {

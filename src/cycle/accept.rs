@@ -360,7 +360,7 @@ pub(super) async fn proven(
                     "Verify command `{}` failed ({}). {}",
                     result.name,
                     how(result.status),
-                    tail(&result.output)
+                    said(&result.output)
                 );
                 return refuse_tree(Outcome::InvalidResult, detail, friction);
             }
@@ -498,6 +498,14 @@ fn how(status: Status) -> String {
         Status::OverMemory => "stopped because it used too much memory".to_owned(),
         Status::OverTasks => "stopped because it started too many processes".to_owned(),
     }
+}
+
+/// What a failed command printed.
+pub(super) fn said(output: &str) -> String {
+    if output.trim().is_empty() {
+        return "It printed nothing.".to_owned();
+    }
+    format!("Its output:\n{}", tail(output))
 }
 
 /// The end of an output, where the reason usually is; the prompt of the next attempt holds it.

@@ -73,8 +73,8 @@ pub(super) async fn clash(
 /// What failed, with its output.
 pub(super) fn failure(verified: &Verified) -> Option<String> {
     let failed = verified.checks.iter().find(|c| c.verdict == Verdict::Failed)?;
-    let output = accept::tail(&failed.output);
-    Some(format!("Verify command `{}` failed. Its output:\n{output}", failed.name))
+    let said = accept::said(&failed.output);
+    Some(format!("Verify command `{}` failed. {said}", failed.name))
 }
 
 /// Folders with a build file, without a slash at the end; the root is empty.
