@@ -68,15 +68,34 @@ pub fn dashboard(view: &RunView) -> String {
 
 /// Progress in one line: a bar and the counts.
 pub(super) fn headline(view: &RunView) -> String {
-    let done = view.nodes.iter().filter(|n| n.state.is_done()).count();
+    let (done, offered) = standing(&view.nodes);
     let total = view.nodes.len();
-    let filled = (done * 20).checked_div(total).unwrap_or(20);
+    let part = |of: usize| (of * 20).checked_div(total);
+    let filled = part(done).unwrap_or(20);
+    let offered_to = part(done + offered).unwrap_or(20);
+    let failed = view.nodes.iter().filter(|n| n.state == NodeState::Failed).count();
+    let more: String = [(offered, "in review"), (failed, "failed")]
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, how)| format!(", {count} {how}"))
+        .collect();
     format!(
-        "**{}**: {}{} {done} of {} done",
+        "**{}**: {}{}{} {done} of {} done{more}",
         inline(&view.status, 40),
         "█".repeat(filled),
-        "░".repeat(20 - filled),
+        "▒".repeat(offered_to - filled),
+        "░".repeat(20 - offered_to),
         count(total, "node"),
+    )
+}
+
+/// Nodes that nobody has to look at any more, and those whose change waits for people: what is only
+/// in review is not done.
+pub(super) fn standing(nodes: &[NodeView]) -> (usize, usize) {
+    let of = |wanted: &[NodeState]| nodes.iter().filter(|n| wanted.contains(&n.state)).count();
+    (
+        of(&[NodeState::Landed, NodeState::Satisfied]),
+        of(&[NodeState::InReview, NodeState::Accepted]),
     )
 }
 

@@ -8,6 +8,7 @@ mod timeline;
 
 use std::fmt::Write as _;
 
+use super::dashboard::standing;
 use super::history::word;
 use super::pause::headline;
 use super::text::{amount, count, dollars, minute};
@@ -50,7 +51,7 @@ pub fn html_report(view: &ReportView) -> String {
 }
 
 fn head(run: &RunView) -> String {
-    let done = run.nodes.iter().filter(|n| n.state.is_done()).count();
+    let (done, offered) = standing(&run.nodes);
     let (total, in_nodes, dropped) = run.findings;
     let budget = run.budget_usd.map(|b| format!(" of {}", dollars(b))).unwrap_or_default();
     let fact = |value: String, what: &str| format!("<li><b>{value}</b>{what}</li>\n");
@@ -63,6 +64,9 @@ fn head(run: &RunView) -> String {
     text.push_str(&bar(&run.nodes));
     text.push_str("<ul class=\"facts\">\n");
     text.push_str(&fact(format!("{done} of {}", run.nodes.len()), "nodes done"));
+    if offered > 0 {
+        text.push_str(&fact(offered.to_string(), "in review"));
+    }
     text.push_str(&fact(
         format!("{in_nodes} of {total}"),
         &format!("findings in nodes, {dropped} dropped"),
@@ -86,7 +90,7 @@ fn bar(nodes: &[NodeView]) -> String {
         return String::new();
     }
     let mut text = "<div class=\"bar\">".to_owned();
-    for class in ["good", "busy", "bad", "idle"] {
+    for class in ["good", "same", "busy", "bad", "idle"] {
         let n = nodes.iter().filter(|n| self::class(n.state) == class).count();
         if n > 0 {
             let _ = write!(text, "<i class=\"{class}\" style=\"flex:{n}\"></i>");
@@ -97,9 +101,8 @@ fn bar(nodes: &[NodeView]) -> String {
 
 fn class(state: NodeState) -> &'static str {
     match state {
-        NodeState::Accepted | NodeState::InReview | NodeState::Landed | NodeState::Satisfied => {
-            "good"
-        }
+        NodeState::Landed | NodeState::Satisfied => "good",
+        NodeState::Accepted | NodeState::InReview => "same",
         NodeState::Claimed | NodeState::Working => "busy",
         NodeState::Failed | NodeState::Rejected | NodeState::Blocked => "bad",
         NodeState::Waiting | NodeState::Ready | NodeState::Skipped => "idle",
