@@ -342,7 +342,7 @@ pub(super) fn render(report: &CycleReport, json: bool) -> Result<String, Failure
         let nodes: Vec<String> = report
             .nodes
             .iter()
-            .map(|(state, n)| format!("{n} {}", state.replace('_', " ")))
+            .map(|(state, n)| format!("{n} {}", state.replace(['_', '-'], " ")))
             .collect();
         if !nodes.is_empty() {
             let _ = writeln!(text, "run {run}: {}", nodes.join(", "));

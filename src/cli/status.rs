@@ -29,11 +29,14 @@ fn render(status: &RunStatus) -> String {
         return "there is no run yet\n".to_owned();
     };
     let mut text = String::new();
-    let counts: Vec<String> =
-        status.counts.iter().map(|(state, n)| format!("{n} {}", state.replace('_', " "))).collect();
+    let counts: Vec<String> = status
+        .counts
+        .iter()
+        .map(|(state, n)| format!("{n} {}", state.replace(['_', '-'], " ")))
+        .collect();
     let _ = writeln!(text, "run {run} ({}): {}", status.state, counts.join(", "));
     for node in &status.nodes {
-        let state = node.state.replace('_', " ");
+        let state = node.state.replace(['_', '-'], " ");
         let _ = write!(text, "  {:<10} {:<10} {}", node.id.to_string(), state, node.title);
         if let Some(url) = &node.pull_request {
             let _ = write!(text, "  {url}");

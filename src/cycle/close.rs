@@ -49,12 +49,12 @@ struct FindingOutcome<'a> {
     reason: Option<String>,
 }
 
-/// Counts nodes by state.
+/// Counts nodes by state, as outputs name them.
 #[must_use]
 pub fn counts(states: &BTreeMap<NodeId, NodeState>) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for state in states.values() {
-        *counts.entry(state_word(*state)).or_insert(0) += 1;
+        *counts.entry(state_word(*state).replace('_', "-")).or_insert(0) += 1;
     }
     counts
 }

@@ -55,7 +55,7 @@ pub struct CycleReport {
     pub not_before: Option<Timestamp>,
     /// Addresses of open pull requests, by number.
     pub pull_requests: Vec<String>,
-    /// Nodes by state.
+    /// Nodes by state, `in-review` and the like.
     pub nodes: BTreeMap<String, usize>,
     /// Attempts started in this cycle.
     pub attempts: usize,

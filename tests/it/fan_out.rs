@@ -54,7 +54,7 @@ impl Landed {
     }
 
     pub fn nodes(&self, state: &str) -> u64 {
-        self.report["nodes"][state].as_u64().unwrap_or(0)
+        self.report["nodes"][state.replace('_', "-")].as_u64().unwrap_or(0)
     }
 }
 

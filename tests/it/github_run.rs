@@ -65,7 +65,7 @@ impl Done {
 
     fn nodes(&self, state: &str) -> u64 {
         let nodes: serde_json::Value = serde_json::from_str(self.output("nodes")).unwrap();
-        nodes[state].as_u64().unwrap_or(0)
+        nodes[state.replace('_', "-")].as_u64().unwrap_or(0)
     }
 }
 

@@ -448,6 +448,17 @@ fn a_failure_is_told_with_its_own_number_and_only_while_it_matters() {
 }
 
 #[test]
+fn outputs_name_states_as_everything_else_is_named() {
+    let world = world(UPPER, "true", "report:\n  title: Our board\n");
+    let cycle = world.next_step();
+    assert_eq!(cycle.report["nodes"], serde_json::json!({"in-review": 3}), "{}", cycle.stderr);
+    assert_eq!(world.status()["counts"], serde_json::json!({"in-review": 3}));
+    let issue = dashboard(&world);
+    assert!(issue.contains("Our board: run r-0001-"), "{issue}");
+    assert!(issue.contains("0 of 3 nodes done, 3 in review"), "{issue}");
+}
+
+#[test]
 fn a_closed_run_says_what_failed_and_why() {
     let world = world("exit 7\n", "true", "");
     let cycle = world.next_step();

@@ -69,11 +69,11 @@ exit $code
     assert requests <= BUDGET, (what, requests)
     assert report["agents"] == {"agent": f"agent {version}"}, what
     if right is None:
-        assert report["nodes"].get("in_review") == 1, (what, refused)
+        assert report["nodes"].get("in-review") == 1, (what, refused)
         assert world.pulls(), what
         outcome, detail = "accepted", ""
     else:
-        assert len(refused) == 1 and report["nodes"].get("in_review", 0) == 0, (what, refused)
+        assert len(refused) == 1 and report["nodes"].get("in-review", 0) == 0, (what, refused)
         outcome, detail = refused[0]["outcome"], refused[0]["detail"]
         assert outcome in right, (name, outcome, detail)
     if scenario == "loop":

@@ -133,7 +133,7 @@ def lands(name):
     def case(litellm):
         it = world(f"litellm-{name}", pool(name, litellm.address))
         report, said = cycle(it)
-        assert report["nodes"].get("in_review") == 1 and it.pulls(), (said, it.refused())
+        assert report["nodes"].get("in-review") == 1 and it.pulls(), (said, it.refused())
         return f"landed with {model.seen[f'{name}/ok']} requests"
     return case
 
@@ -146,7 +146,7 @@ def a_bare_429_pauses_and_goes_on(litellm):
         time.sleep(61 - into)  # the proxy counts by the minute of the clock
     report, said = cycle(it)
     assert report["status"] == "paused" and report["pause"]["cause"] == "budget_exhausted", said
-    assert report["nodes"].get("in_review") == 1 and not report["nodes"].get("failed"), said
+    assert report["nodes"].get("in-review") == 1 and not report["nodes"].get("failed"), said
     [ended] = it.refused()
     assert (ended["outcome"], ended["burn"]) in {("rate_limited", "none"), ("quota_unclassified", "none")}, ended
     asked = model.seen["tight/ok"]
@@ -157,7 +157,7 @@ def a_bare_429_pauses_and_goes_on(litellm):
     assert 30 < wait < 90, said
     time.sleep(wait + 1)
     report, said = cycle(it)
-    assert report["nodes"].get("in_review") == 2, said
+    assert report["nodes"].get("in-review") == 2, said
     return f"{ended['outcome']}: {one_line(ended['detail'])}; paused, and both landed"
 
 
@@ -165,7 +165,7 @@ def declared_limits_are_never_hit(litellm):
     it = world("litellm-declared", pool("declared", litellm.address, "limits: {requests-per-minute: 5}"),
                ("a.txt", "b.txt"))
     report, said = cycle(it, seconds=150)
-    assert report["nodes"].get("in_review") == 2 and not it.refused(), (said, it.refused())
+    assert report["nodes"].get("in-review") == 2 and not it.refused(), (said, it.refused())
     assert "429" not in said, said
     return "six requests at five a minute, in one cycle, without a refusal"
 
@@ -251,7 +251,7 @@ def useless_answers(tools):
         it = world(f"llama-{tools}", pool("smollm2", large.address, f"tools: {tools}", context=8192),
                    dispatch=ONE_TRY + ", budget: {attempt-requests: 4}")
         report, said = cycle(it, seconds=300)
-        assert not it.pulls() and not report["nodes"].get("in_review"), said
+        assert not it.pulls() and not report["nodes"].get("in-review"), said
         [ended] = it.refused()
         assert ended["outcome"] in {"invalid_result", "error"} and ended["burn"] == "contract", ended
         used = ended["usage"]

@@ -31,7 +31,7 @@ impl Cycle {
 
     /// Nodes in a state.
     pub fn nodes(&self, state: &str) -> u64 {
-        self.report["nodes"][state].as_u64().unwrap_or(0)
+        self.report["nodes"][state.replace('_', "-")].as_u64().unwrap_or(0)
     }
 }
 
