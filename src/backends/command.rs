@@ -212,7 +212,8 @@ impl CommandWorker {
         // Ended with 0 and without a usable result: a limit if it says so, else its own fault. One
         // that says nothing at all, or hands in something else, is told what is missing.
         let (problem, handed_in) = match result {
-            Err(problem) => (problem.to_string(), problem != ResultError::Missing),
+            Err(ResultError::Missing) => (format!("{}; {WHERE}", ResultError::Missing), false),
+            Err(problem) => (problem.to_string(), true),
             Ok(_) => (String::new(), true),
         };
         let silent = stdout.trim().is_empty() && stderr.trim().is_empty();
@@ -238,7 +239,10 @@ impl CommandWorker {
             return result::parse_output(&found, &attempt.node);
         }
         match self.settings.kind {
-            CommandKind::Template => result::parse_output(stdout, &attempt.node),
+            CommandKind::Template => match result::parse_output(stdout, &attempt.node) {
+                Ok(echo) if echo.summary == prompt::EXAMPLE => Err(ResultError::Missing),
+                read => read,
+            },
             CommandKind::Plain => Ok(WorkerResult {
                 resolved: attempt.node.findings.clone(),
                 blocked: Vec::new(),
@@ -262,6 +266,11 @@ impl CommandWorker {
         self.redactor.report(report)
     }
 }
+
+/// Where a program of people puts its result.
+const WHERE: &str = "the program writes it to the file that `OVERHAUL_RESULT_FILE` names \
+                     (`{result-file}` in `command`), or prints it as the last thing; one that \
+                     simply changes files is a `worker-command`";
 
 impl CommandWorker {
     /// What the gateway saw counts more than what the program said of it.

@@ -196,13 +196,15 @@ const HOST: &str = "You stand in a checkout of the repository at the commit that
      When the changes are made, end with a last message that holds this JSON object in a fenced \
      `json` block:";
 
+/// The summary of the example in a prompt: a program that prints its prompt hands in no result.
+pub(super) const EXAMPLE: &str = "what was changed and why";
+
 fn finish_text(attempt: &Attempt, finish: &Finish) -> String {
     let first = attempt.node.findings.first().map_or("F-1", |id| id.as_str());
     let ids: Vec<&str> = attempt.node.findings.iter().map(|id| id.as_str()).collect();
     let ids = ids.join(", ");
-    let shape = format!(
-        "{{\"resolved\": [\"{first}\"], \"blocked\": [], \"summary\": \"what was changed and why\"}}"
-    );
+    let shape =
+        format!("{{\"resolved\": [\"{first}\"], \"blocked\": [], \"summary\": \"{EXAMPLE}\"}}");
     let how = match finish {
         Finish::Tool => "When the changes are made and checked, call the tool `finish`.".to_owned(),
         Finish::LastMessage => {

@@ -81,6 +81,9 @@ async fn a_template_gets_its_prompt_and_owes_a_result() {
 async fn a_template_without_a_usable_result_is_told_why() {
     for (script, why) in [
         ("true", "there is no result"),
+        // A prompt that is printed is no result, for all the example in it.
+        ("cat \"$OVERHAUL_PROMPT_FILE\"", "there is no result"),
+        ("echo done", "`OVERHAUL_RESULT_FILE`"),
         ("echo done", "there is no result"),
         ("echo '{\"resolved\":[\"F-9\"]}'", "not of this task: F-9"),
         ("echo '{\"resolved\":' > \"$OVERHAUL_RESULT_FILE\"", "there is no result"),
