@@ -300,3 +300,37 @@ async fn the_tool_loop_goes_through_it() {
     assert_eq!(report.classification.unwrap().reset_seconds, Some(9.0));
     assert!(report.detail.contains("the window is full"), "{}", report.detail);
 }
+
+#[tokio::test]
+async fn a_page_for_people_is_no_answer_that_another_try_would_mend() {
+    let page = || Reply::Raw {
+        status: 200,
+        headers: Vec::new(),
+        content_type: "text/html; charset=utf-8".to_owned(),
+        body: "<!doctype html><title>Sign in</title>".to_owned(),
+    };
+    let rig = Rig::new(move |_, _| page()).await;
+    let (status, _, body) = rig.chat(true).await;
+    assert_eq!(status, 404, "{body}");
+    let seen = rig.end().await;
+    let failure = seen.failure.unwrap();
+    assert_eq!(failure.outcome, Outcome::ModelUnavailable);
+    assert!(failure.evidence.contains("text/html") && failure.evidence.contains("`base-url`"));
+}
+
+#[tokio::test]
+async fn the_loop_asks_a_page_for_people_once() {
+    let server = Scripted::start(|_, _| Reply::Raw {
+        status: 200,
+        headers: Vec::new(),
+        content_type: "text/html".to_owned(),
+        body: "<html>".to_owned(),
+    });
+    let server = server.await.unwrap();
+    let bench = Bench::new();
+    let worker = OpenAiWorker::new(settings(&server, None, "scripted")).unwrap();
+    let report = worker.work(bench.attempt.clone()).await;
+    assert_eq!(report.outcome, Outcome::ModelUnavailable, "{}", report.detail);
+    assert!(report.detail.contains("is `base-url` right?"), "{}", report.detail);
+    assert_eq!(server.requests().len(), 1);
+}

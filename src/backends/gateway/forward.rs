@@ -119,6 +119,9 @@ pub(super) async fn forward(
     }
     exchange.seen.status = Some(response.status().as_u16());
     exchange.seen.headers = plain_headers(response.headers());
+    if response.status().is_success() && is_page(&exchange.seen.headers) {
+        return page(exchange);
+    }
     if response.status().is_success() {
         pass(response, exchange, shared.upstream.idle_timeout)
     } else {
@@ -248,6 +251,19 @@ async fn refuse(
     let reading = exchange.classify(exchange.seen.status, &text);
     exchange.failed(reading);
     built(head, Body::from(body))
+}
+
+/// A page for people, where a model's answer was asked for.
+fn is_page(headers: &BTreeMap<String, String>) -> bool {
+    let kind = headers.get(CONTENT_TYPE.as_str()).map_or("", String::as_str).trim_start();
+    kind.get(..9).is_some_and(|start| start.eq_ignore_ascii_case("text/html"))
+}
+
+/// A sign-in, or another server than the one that was meant: asking again gives it again.
+fn page(mut exchange: Exchange) -> Response {
+    let what = "the endpoint answers text/html, a page for people; is `base-url` right?";
+    exchange.failed(reading(Outcome::ModelUnavailable, "page", what.to_owned()));
+    problem(StatusCode::NOT_FOUND, what, None)
 }
 
 /// An answer: passed on piece by piece, and listened to.
