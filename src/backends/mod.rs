@@ -17,4 +17,4 @@ mod worker;
 
 pub use confinement::Confinement;
 pub use factory::{Surroundings, WorkerError, worker_for};
-pub use worker::{Attempt, Blocked, ModelSwitch, WorkReport, Worker, WorkerResult};
+pub use worker::{Attempt, Blocked, ModelSwitch, ONLY_TALK, WorkReport, Worker, WorkerResult};

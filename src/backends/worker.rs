@@ -97,7 +97,18 @@ pub struct WorkReport {
     pub log: String,
 }
 
+/// The rule of an attempt that ended because the model only talked: it was told what is missing in
+/// every form already.
+pub const ONLY_TALK: &str = "only-talk";
+
 impl WorkReport {
+    /// Whether one more turn may mend the result: what is malformed, not what is never tried.
+    #[must_use]
+    pub fn may_be_repaired(&self) -> bool {
+        let talk = self.classification.as_ref().is_some_and(|reading| reading.rule == ONLY_TALK);
+        self.outcome == Outcome::InvalidResult && !talk
+    }
+
     /// An attempt without a result.
     #[must_use]
     pub fn ended(outcome: Outcome, detail: impl Into<String>) -> Self {

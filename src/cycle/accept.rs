@@ -158,7 +158,7 @@ pub(super) fn claims<'a>(
         }
         (_, outcome) => {
             let mut refusal = Refusal::new(outcome, report.detail.clone());
-            refusal.repairable = outcome == Outcome::InvalidResult;
+            refusal.repairable = report.may_be_repaired();
             return Err(refusal);
         }
     };

@@ -624,7 +624,7 @@ async fn mere_talk_ends_as_an_invalid_result() {
     let bench = Bench::new();
     let report = work(&bench, |_, _| Answer::text("All fixed!").into()).await;
     assert_eq!(report.outcome, Outcome::InvalidResult);
-    assert_eq!(report.usage.requests, 9);
+    assert_eq!(report.usage.requests, 7);
     let report =
         work(&bench, |_, _| Answer::text("```json\n{\"resolved\": [\"F-7\"]}\n```").into()).await;
     assert_eq!(report.outcome, Outcome::InvalidResult);
@@ -638,4 +638,15 @@ async fn a_final_text_with_the_result_counts() {
     let report = work(&bench, play(vec![Answer::text(text).into()])).await;
     assert_eq!(report.outcome, Outcome::Success);
     assert_eq!(report.result.unwrap().blocked.len(), 1);
+}
+
+#[tokio::test]
+async fn a_model_that_only_talks_is_given_up_soon_and_not_asked_to_repair() {
+    let server = Scripted::start(|_, _| Answer::text("I would look at the file first.").into());
+    let server = server.await.unwrap();
+    let report = work_with(&Bench::new(), &server, |_| {}).await;
+    assert_eq!(report.outcome, Outcome::InvalidResult, "{}", report.detail);
+    assert_eq!(server.requests().len(), 7, "three, then two for each form below");
+    assert!(report.detail.contains("give the pool a `model`"), "{}", report.detail);
+    assert!(!report.may_be_repaired());
 }

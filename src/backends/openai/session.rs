@@ -52,6 +52,8 @@ pub(super) struct Session<'a> {
     malformed: u32,
     bad_results: u32,
     idle: u32,
+    /// A dialect was given up because the model only talked.
+    talks: bool,
     cut: u32,
     last_cut: Option<(u64, u64)>,
     repeats: u32,
@@ -82,6 +84,7 @@ impl<'a> Session<'a> {
             malformed: 0,
             bad_results: 0,
             idle: 0,
+            talks: false,
             cut: 0,
             last_cut: None,
             repeats: 0,

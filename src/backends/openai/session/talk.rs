@@ -1,9 +1,12 @@
 //! Answers that do nothing: cut, or mere talk.
 
 use super::{Completion, Dialect, End, Outcome, Session, invalid, prompt, reading};
+use crate::backends::ONLY_TALK;
 
 /// Answers without any action before the next dialect down is tried.
 const MAX_IDLE: u32 = 2;
+/// The same, once a dialect was given up for that.
+const MAX_IDLE_BELOW: u32 = 1;
 /// Answers cut at the output limit that end the attempt.
 const MAX_CUT: u32 = 3;
 
@@ -30,8 +33,12 @@ impl Session<'_> {
             return None;
         }
         self.idle += 1;
-        if self.idle > MAX_IDLE {
-            return self.step_down("the answers hold no tool call");
+        let most = if self.talks { MAX_IDLE_BELOW } else { MAX_IDLE };
+        if self.idle > most {
+            self.talks = true;
+            let talk = self.last_problem.is_empty();
+            let end = self.step_down("the answers hold no tool call");
+            return end.map(|end| if talk { only_talk(end) } else { end });
         }
         self.history.assistant(&answer.text);
         let problem = std::mem::take(&mut self.last_problem);
@@ -75,5 +82,20 @@ impl Session<'_> {
         self.idle = 0;
         self.restart();
         None
+    }
+}
+
+/// The end of a model that was asked in every form and only talked: a next turn would be the same.
+fn only_talk(end: End) -> End {
+    match end {
+        End::Failed(Outcome::InvalidResult, None, problem) => {
+            let detail = format!(
+                "{problem}; the model only talks: give the pool a `model` that follows instructions \
+                 and calls tools, or another form of them by `tools`"
+            );
+            let reading = reading(Outcome::InvalidResult, ONLY_TALK, problem);
+            End::Failed(Outcome::InvalidResult, Some(reading), detail)
+        }
+        other => other,
     }
 }
