@@ -12,6 +12,8 @@ use crate::actions::{ActionsError, Annotation, Level, Log, Runtime};
 use crate::cycle::{
     CycleError, CycleReport, Given, GrantOptions, Options, Status, TakeInOptions, grant, next_step,
 };
+use crate::ledger::{PauseCause, PauseRecord};
+use crate::report::pause_remedies;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -112,6 +114,32 @@ pub(super) fn show(runtime: &Runtime, report: &CycleReport, json: bool) -> Resul
         .and_then(|()| annotate(&mut log, report))
         .map_err(|e| Failure::failed("cannot write to standard output").because(e))?;
     outcome(report)
+}
+
+/// Whether no waiting ends the pause, of a part of it at least.
+fn needs_a_person(pause: &PauseRecord) -> bool {
+    let is = |cause| matches!(cause, PauseCause::NoUsablePool | PauseCause::NoCapablePool);
+    is(pause.cause) || pause.nodes.iter().any(|node| is(node.cause))
+}
+
+/// Marks on the workflow run what nobody should have to open a log for: the job is green.
+fn annotate(log: &mut Log<impl std::io::Write>, report: &CycleReport) -> std::io::Result<()> {
+    if let Some(pause) = report.pause.as_ref().filter(|pause| needs_a_person(pause)) {
+        let mut lines = vec![report.message.clone()];
+        lines.extend(pause.nodes.iter().take(10).map(|it| format!("{}: {}", it.node, it.reason)));
+        lines.extend(report.pools_left_out.iter().map(|pool| format!("pool left out: {pool}")));
+        let remedies = pause_remedies(pause, "/overhaul").into_iter();
+        lines.extend(remedies.map(|remedy| format!("do: {remedy}")));
+        let title = Some("overhaul".to_owned());
+        let message = lines.join("\n");
+        log.annotate(Level::Warning, &Annotation { title, message, ..Annotation::default() })?;
+    }
+    for warning in &report.warnings {
+        let message = format!("{}\ndo: {}", warning.text, warning.remedy);
+        let title = Some("overhaul".to_owned());
+        log.annotate(Level::Warning, &Annotation { title, message, ..Annotation::default() })?;
+    }
+    Ok(())
 }
 
 /// A run that closes with nothing but failures is a failure: nobody would look at it otherwise.
@@ -362,6 +390,9 @@ pub(super) fn render(report: &CycleReport, json: bool) -> Result<String, Failure
         for node in &pause.nodes {
             let _ = writeln!(text, "  {}: {}", node.node, node.reason);
         }
+        for remedy in pause_remedies(pause, "overhaul") {
+            let _ = writeln!(text, "  do: {remedy}");
+        }
     }
     for failed in &report.failed {
         let why = reason(&failed.why);
@@ -387,4 +418,67 @@ pub(super) fn render(report: &CycleReport, json: bool) -> Result<String, Failure
         let _ = writeln!(text, "  pool left out: {pool}");
     }
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{annotate, in_one_line, reason, render};
+    use crate::actions::Log;
+    use crate::cycle::{CycleReport, Status};
+    use crate::ledger::{PauseCause, PauseRecord, PausedNode};
+    use crate::model::NodeId;
+
+    #[test]
+    fn a_long_reason_keeps_its_end() {
+        let text = format!("Verify command `t` failed:\n{}\nassert 1 == 2", "noise\n".repeat(200));
+        let line = in_one_line(&text);
+        assert!(line.starts_with("Verify command `t` failed: noise"), "{line}");
+        assert!(line.ends_with("noise assert 1 == 2") && line.contains(" … "), "{line}");
+        assert!(line.chars().count() < 400);
+        assert_eq!(in_one_line("short\n one"), "short one");
+    }
+
+    #[test]
+    fn what_a_wall_refused_names_the_page_about_walls() {
+        assert!(reason("touch: /x: Permission denied").contains("docs/sandbox.md"));
+        assert_eq!(reason("exit code 7"), "exit code 7");
+    }
+
+    fn stuck(cause: PauseCause) -> CycleReport {
+        let at = jiff::Timestamp::UNIX_EPOCH;
+        let node = PausedNode {
+            node: NodeId::new("N-001").unwrap(),
+            cause,
+            reason: "no pool".to_owned(),
+            not_before: None,
+        };
+        let pause =
+            PauseRecord { cause, not_before: None, nodes: vec![node], first_seen: at, count: 1 };
+        let message = crate::report::pause_words(cause);
+        let mut report = CycleReport::without_run(Status::Paused, message);
+        report.pause = Some(pause);
+        report.pools_left_out = vec!["nim: the environment variable K is not set".to_owned()];
+        report
+    }
+
+    #[test]
+    fn a_pause_says_what_ends_it_and_says_quota_where_no_budget_is_set() {
+        let text = render(&stuck(PauseCause::NoUsablePool), false).unwrap();
+        assert!(text.contains("  do: ") && text.contains("`overhaul unsettle <pool>`"), "{text}");
+        let text = render(&stuck(PauseCause::BudgetExhausted), false).unwrap();
+        assert!(text.starts_with("paused: waiting for quota"), "{text}");
+    }
+
+    #[test]
+    fn a_green_job_that_can_use_no_pool_is_marked() {
+        let marked = |cause| {
+            let mut bytes = Vec::new();
+            annotate(&mut Log::new(&mut bytes, true), &stuck(cause)).unwrap();
+            String::from_utf8(bytes).unwrap()
+        };
+        let text = marked(PauseCause::NoUsablePool);
+        assert!(text.starts_with("::warning title=overhaul::no usable pool"), "{text}");
+        assert!(text.contains("variable K is not set"), "{text}");
+        assert_eq!(marked(PauseCause::CapReached), "");
+    }
 }

@@ -6,6 +6,7 @@ use super::next_step::{failure, reason};
 use super::run_options::RunArgs;
 use super::{Failure, print};
 use crate::cycle::{Given, RunStatus, run_status};
+use crate::report::{pause_remedies, pause_words};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -51,8 +52,7 @@ fn render(status: &RunStatus) -> String {
         }
     }
     if let Some(pause) = &status.pause {
-        let cause = serde_json::to_value(pause.cause).ok();
-        let cause = cause.as_ref().and_then(|v| v.as_str()).unwrap_or_default().replace('_', " ");
+        let cause = pause_words(pause.cause);
         match pause.not_before {
             Some(at) => {
                 let _ = writeln!(text, "paused ({cause}), not before {at}");
@@ -63,6 +63,9 @@ fn render(status: &RunStatus) -> String {
         }
         for node in &pause.nodes {
             let _ = writeln!(text, "  {}: {}", node.node, node.reason);
+        }
+        for remedy in pause_remedies(pause, "overhaul") {
+            let _ = writeln!(text, "  do: {remedy}");
         }
     }
     for pool in &status.pools {

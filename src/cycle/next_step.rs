@@ -514,9 +514,7 @@ fn status(
         return (Status::Complete, "the run was cancelled".to_owned());
     }
     if let Some(cause) = worked.paused {
-        let word = serde_json::to_value(cause).ok();
-        let word = word.as_ref().and_then(|v| v.as_str()).unwrap_or("paused");
-        return (Status::Paused, word.replace('_', " "));
+        return (Status::Paused, crate::report::pause_words(cause).to_owned());
     }
     let claimed = count(&[NodeState::Claimed, NodeState::Working]);
     if claimed > 0 {

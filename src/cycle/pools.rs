@@ -218,10 +218,12 @@ impl Versions {
 
 /// Whether this process can reach the pool.
 async fn reach(pool: &PoolConfig, env: &Env) -> Reach {
-    if let Some(variable) = &pool.key_env
-        && env(variable).is_none_or(|k| k.trim().is_empty())
-    {
-        return Reach::Unreached(format!("the environment variable {variable} is empty"));
+    if let Some(variable) = &pool.key_env {
+        let value = env(variable);
+        if value.as_ref().is_none_or(|key| key.trim().is_empty()) {
+            let how = if value.is_some() { "empty" } else { "not set" };
+            return Reach::Unreached(format!("the environment variable {variable} is {how}"));
+        }
     }
     match pool.provider {
         Provider::Host => Reach::Reached,

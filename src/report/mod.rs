@@ -25,7 +25,9 @@ pub use combined::{combined_body, combined_title};
 pub use dashboard::{dashboard, dashboard_title};
 pub use html::html_report;
 pub use page::{BODY_BUDGET, SUMMARY_BUDGET};
-pub use pause::{pause_comment, pause_issue, pause_issue_title};
+pub use pause::{
+    pause_comment, pause_issue, pause_issue_title, remedies as pause_remedies, words as pause_words,
+};
 pub use pull_request::{pull_request_body, pull_request_title};
 pub use reply::reply;
 pub use sarif::{Remaining, remaining_sarif};

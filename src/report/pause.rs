@@ -29,45 +29,82 @@ pub(super) fn sentences(view: &RunView, pause: &PauseRecord) -> (String, String)
         Some(at) => format!("The earliest reset is at **{}**.", minute(at)),
         None => "No reset time is known.".to_owned(),
     };
-    let (mut what, ends) = match pause.cause {
-        PauseCause::BudgetExhausted => (
-            format!("Waiting for a quota or budget to come back: {n}. {resets}"),
-            "The next cycle after that goes on by itself. `/overhaul resume` tries at once; \
-             `/overhaul budget +5` adds five dollars where the budget is yours.",
-        ),
-        PauseCause::CapReached => (
-            format!("Every fitting pool is full at this moment. Waiting: {n}."),
-            "This clears in seconds to minutes; the next cycle goes on by itself. Nothing needs \
-             to be done.",
-        ),
-        PauseCause::NoCapablePool => (
-            format!("No available pool fits: {n}. **Waiting will not help.**"),
-            "Add a pool that is large or capable enough, lift an exclusion, or shrink the node; \
-             `/overhaul skip <node>` leaves it out.",
-        ),
-        PauseCause::NoUsablePool => (
-            format!("No pool can be used at all. Waiting: {n}."),
-            "Each pool below says why. After fixing one, comment `/overhaul unsettle <pool>` or \
-             `/overhaul resume`.",
-        ),
-        PauseCause::JobDeadline => (
-            format!("This job's time was up. Waiting for the next cycle: {n}."),
-            "Nothing is wrong; the next cycle goes on.",
-        ),
-        PauseCause::Operator => (
-            format!(
-                "Paused by {} at {}.",
-                view.paused_by.as_deref().map_or_else(|| "a person".to_owned(), |p| code(p, 60)),
-                minute(pause.first_seen)
-            ),
-            "`/overhaul resume` goes on.",
+    let mut what = match pause.cause {
+        PauseCause::BudgetExhausted => {
+            format!("Waiting for a quota or budget to come back: {n}. {resets}")
+        }
+        PauseCause::CapReached => {
+            format!("Every fitting pool is full at this moment. Waiting: {n}.")
+        }
+        PauseCause::NoCapablePool => {
+            format!("No available pool fits: {n}. **Waiting will not help.**")
+        }
+        PauseCause::NoUsablePool => format!("No pool can be used at all. Waiting: {n}."),
+        PauseCause::JobDeadline => {
+            format!("This job's time was up. Waiting for the next cycle: {n}.")
+        }
+        PauseCause::Operator => format!(
+            "Paused by {} at {}.",
+            view.paused_by.as_deref().map_or_else(|| "a person".to_owned(), |p| code(p, 60)),
+            minute(pause.first_seen)
         ),
     };
     let others = pause.nodes.iter().filter(|n| n.cause != pause.cause).count();
     if others > 0 {
         what.push_str(&format!(" For other causes, shown below: {}.", count(others, "node")));
     }
-    (what, ends.to_owned())
+    (what, ends(pause.cause, "/overhaul"))
+}
+
+/// What ends a pause, a line for each cause that keeps a node; commands begin with `prefix`.
+#[must_use]
+pub fn remedies(pause: &PauseRecord, prefix: &str) -> Vec<String> {
+    let mut causes = vec![pause.cause];
+    for node in &pause.nodes {
+        if !causes.contains(&node.cause) {
+            causes.push(node.cause);
+        }
+    }
+    if let [only] = causes.as_slice() {
+        return vec![ends(*only, prefix)];
+    }
+    causes.into_iter().map(|it| format!("({}) {}", words(it), ends(it, prefix))).collect()
+}
+
+/// What ends a pause of one cause.
+fn ends(cause: PauseCause, prefix: &str) -> String {
+    match cause {
+        PauseCause::BudgetExhausted => format!(
+            "The next cycle after that goes on by itself. `{prefix} resume` tries at once; \
+             `{prefix} budget +5` adds five dollars where the budget is yours."
+        ),
+        PauseCause::CapReached => "This clears in seconds to minutes; the next cycle goes on by \
+                                   itself. Nothing needs to be done."
+            .to_owned(),
+        PauseCause::NoCapablePool => format!(
+            "Add a pool that is large or capable enough, lift an exclusion, or shrink the node; \
+             `{prefix} skip <node>` leaves it out."
+        ),
+        PauseCause::NoUsablePool => format!(
+            "Each pool below says why. After fixing one: `{prefix} unsettle <pool>` or `{prefix} \
+             resume`."
+        ),
+        PauseCause::JobDeadline => "Nothing is wrong; the next cycle goes on.".to_owned(),
+        PauseCause::Operator => format!("`{prefix} resume` goes on."),
+    }
+}
+
+/// Why the run is paused, in a few words.
+#[must_use]
+pub fn words(cause: PauseCause) -> &'static str {
+    match cause {
+        PauseCause::BudgetExhausted => "waiting for quota or budget",
+        PauseCause::CapReached => "every fitting pool is full at this moment",
+        PauseCause::NoCapablePool => "no pool is big enough",
+        PauseCause::NoUsablePool => "no usable pool",
+        PauseCause::JobDeadline => "out of time in this job",
+        PauseCause::Operator => "by a person",
+    }
 }
 
 /// The headline of a pause.
