@@ -452,15 +452,14 @@ mod tests {
             reason: "no pool".to_owned(),
             not_before: None,
         };
-        let pause =
-            PauseRecord {
-                cause,
-                not_before: None,
-                nodes: vec![node],
-                first_seen: at,
-                count: 1,
-                by: None,
-            };
+        let pause = PauseRecord {
+            cause,
+            not_before: None,
+            nodes: vec![node],
+            first_seen: at,
+            count: 1,
+            by: None,
+        };
         let message = crate::report::pause_words(cause);
         let mut report = CycleReport::without_run(Status::Paused, message);
         report.pause = Some(pause);

@@ -15,7 +15,9 @@ use super::desk::Desk;
 use super::keys;
 use super::{CycleError, land, others, progress, reconcile};
 use crate::backends::classify::REDIRECT;
-use crate::ledger::{Burn, DependsOn, EventKind, FrictionType, NodeRecord, NodeState, Run, SizeBan};
+use crate::ledger::{
+    Burn, DependsOn, EventKind, FrictionType, NodeRecord, NodeState, Run, SizeBan,
+};
 use crate::model::{NodeId, Outcome, PoolId};
 use crate::scheduling::{
     AttemptLimits, Budgets, Ceiling, Decision, Effect, Finish, Finished, Millis, NodeSpec,

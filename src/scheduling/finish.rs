@@ -2,9 +2,9 @@
 
 use super::budget::{Spent, expected};
 use super::outcome::{Finish, PoolEffect, burn, pool_effect, refused_here};
+use super::pass::ASTRAY;
 use super::scheduler::{Effect, Finished, NodeState, Running, Scheduler};
 use super::{Estimate, Millis};
-use super::pass::ASTRAY;
 use crate::ledger::Burn;
 use crate::model::{NodeId, Outcome, Usage};
 
@@ -82,7 +82,8 @@ impl Scheduler {
             if !running.adopted {
                 // The time of another job tells more of its queue than of the pool.
                 let (expected, real) = (self.declared(at, running.pool), now - running.started_at);
-                if real.saturating_mul(ASTRAY) < expected || expected.saturating_mul(ASTRAY) < real {
+                if real.saturating_mul(ASTRAY) < expected || expected.saturating_mul(ASTRAY) < real
+                {
                     self.leave_guide();
                 }
                 self.pace[running.pool].add(expected, real);

@@ -113,7 +113,8 @@ impl Scheduler {
         self.give_back(node, booked);
         let meter = self.meter_of[pool];
         let estimated = estimate.input_tokens;
-        let estimate = Estimate { input_tokens: self.pools[pool].pool.weigh(estimated), ..estimate };
+        let estimate =
+            Estimate { input_tokens: self.pools[pool].pool.weigh(estimated), ..estimate };
         let with = |output_tokens| Estimate { output_tokens, ..estimate };
         let envelope = self.specs[node].output_tokens.min(self.pools[pool].pool.output_tokens);
         let least = with(estimate.output_tokens.min(envelope));

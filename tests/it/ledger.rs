@@ -404,10 +404,12 @@ fn a_grant_holds_only_what_its_owners_hold() {
 #[test]
 fn the_smallest_size_that_a_pool_refused_stays_banned() {
     let pool = PoolId::new("p");
-    let banned =
-        |tokens| event(EventKind::SizeBanned { node: node(1), pool: pool.clone(), tokens });
+    let banned = |tokens| {
+        let (node, pool) = (node(1), pool.clone());
+        event(EventKind::SizeBanned { node, pool, tokens, context_tokens: 32_000 })
+    };
     let run = fold(&[banned(9_000), banned(4_000), banned(20_000)]);
-    assert_eq!(run.bans[&node(1)][&pool], 4_000);
+    assert_eq!(run.bans[&node(1)][&pool].tokens, 4_000);
 }
 
 #[test]

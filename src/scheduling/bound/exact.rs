@@ -184,13 +184,8 @@ impl Search {
     fn within(&mut self, limit: f64) -> Found {
         self.limit = limit;
         self.seen.clear();
-        let first = State {
-            placed: 0,
-            now: 0.0,
-            length: 0.0,
-            end: [0.0; NODES_MAX],
-            taken: Vec::new(),
-        };
+        let first =
+            State { placed: 0, now: 0.0, length: 0.0, end: [0.0; NODES_MAX], taken: Vec::new() };
         self.go(&first)
     }
 
@@ -241,8 +236,11 @@ impl Search {
         let mut ready = node.before.max(state.now);
         for (d, end) in state.end.iter().enumerate().take(self.nodes.len()) {
             if node.needs & (1 << d) != 0 {
-                let end =
-                    if state.placed & (1 << d) != 0 { *end } else { state.now + self.nodes[d].shortest };
+                let end = if state.placed & (1 << d) != 0 {
+                    *end
+                } else {
+                    state.now + self.nodes[d].shortest
+                };
                 ready = ready.max(end);
             }
         }
@@ -327,9 +325,8 @@ fn dominates(nodes: &[Node], capacities: &[Capacity], a: &State, b: &State) -> b
     if (0..nodes.len()).any(|at| a.placed & (1 << at) != 0 && open(&nodes[at]) && late(at)) {
         return false;
     }
-    let less = |t: f64, r: usize| {
-        sum(&a.taken, r, t) <= sum(&b.taken, r, t) + capacities[r].amount * 1e-9
-    };
+    let less =
+        |t: f64, r: usize| sum(&a.taken, r, t) <= sum(&b.taken, r, t) + capacities[r].amount * 1e-9;
     (0..capacities.len()).all(|r| less(b.now, r))
         && b.taken.iter().filter(|t| t.until > b.now).all(|t| less(t.until, t.capacity))
 }

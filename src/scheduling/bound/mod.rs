@@ -96,8 +96,9 @@ fn quick(instance: &Instance, known: f64, tried: usize) -> (f64, Ends) {
         }
         // The first guess is high: good schedules are close to their bound.
         let guess = if step == 0 { low + (high - low) * 0.9 } else { f64::midpoint(low, high) };
-        let feasible = Bounds::new(instance, &reach, guess, Some(guess), base.ends.clone(), &Close::NOT)
-            .is_some_and(|b| b.makespan <= guess * (1.0 + 1e-9));
+        let feasible =
+            Bounds::new(instance, &reach, guess, Some(guess), base.ends.clone(), &Close::NOT)
+                .is_some_and(|b| b.makespan <= guess * (1.0 + 1e-9));
         if feasible {
             high = guess;
         } else {
@@ -206,12 +207,7 @@ impl Close {
 }
 
 /// All nodes of a small plan, by trying all schedules.
-fn whole(
-    instance: &Instance,
-    ends: &Ends,
-    (low, known): (f64, f64),
-    mut tried: usize,
-) -> f64 {
+fn whole(instance: &Instance, ends: &Ends, (low, known): (f64, f64), mut tried: usize) -> f64 {
     let ids: Vec<usize> = (0..instance.tasks.len()).collect();
     if ids.len() > exact::NODES_MAX {
         return low;
@@ -563,7 +559,9 @@ fn enough(instance: &Instance, shortest: &[f64], count: usize) -> f64 {
         .iter()
         .zip(shortest)
         .filter(|(_, d)| d.is_finite())
-        .map(|(&(slots, starts), &d)| (d.max(1.0), slots.filter(|n| *n > 0), starts.filter(|n| *n > 0)))
+        .map(|(&(slots, starts), &d)| {
+            (d.max(1.0), slots.filter(|n| *n > 0), starts.filter(|n| *n > 0))
+        })
         .collect();
     if meters.iter().any(|(_, slots, starts)| slots.is_none() && starts.is_none()) {
         return 0.0;

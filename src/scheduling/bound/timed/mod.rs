@@ -218,8 +218,13 @@ impl<'a> Timed<'a> {
                     .choices
                     .iter()
                     .map(|c| {
-                        let mut choice =
-                            Choice { ms: c.ms / cell, from: 0.0, to: 0.0, slots: None, windows: Vec::new() };
+                        let mut choice = Choice {
+                            ms: c.ms / cell,
+                            from: 0.0,
+                            to: 0.0,
+                            slots: None,
+                            windows: Vec::new(),
+                        };
                         for &(r, amount) in &c.uses {
                             let resource = instance.resources[r];
                             if resource.burst <= 0.0 {

@@ -24,10 +24,7 @@ const WORTH: f64 = 0.01;
 /// Derives heads and tails again from those given, all for one limit; `None`: refuted.
 pub(in super::super) type Tighten<'a> = &'a dyn Fn(f64, Ends) -> Option<Ends>;
 
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "cells of a small grid"
-)]
+#[expect(clippy::cast_precision_loss, reason = "cells of a small grid")]
 impl Timed<'_> {
     /// The first (or last) start of a choice that costs at most `most`.
     fn bounds(
@@ -50,9 +47,8 @@ impl Timed<'_> {
             let points = [cut(cell), cut(inner), cut(cell + 1.0)];
             points.map(|t| (t, cost(t) + window[b]))
         };
-        let first = (low..=high).find_map(|b| {
-            pieces(b).windows(2).find_map(|pair| crossing(pair[0], pair[1], most))
-        })?;
+        let first = (low..=high)
+            .find_map(|b| pieces(b).windows(2).find_map(|pair| crossing(pair[0], pair[1], most)))?;
         let last = (low..=high).rev().find_map(|b| {
             pieces(b).windows(2).rev().find_map(|pair| crossing(pair[1], pair[0], most))
         })?;
@@ -67,7 +63,8 @@ impl Timed<'_> {
         for node in 0..self.nodes.len() {
             let most = looked.taken[node].cost + left;
             for at in 0..self.nodes[node].choices.len() {
-                let (from, to) = (self.nodes[node].choices[at].from, self.nodes[node].choices[at].to);
+                let (from, to) =
+                    (self.nodes[node].choices[at].from, self.nodes[node].choices[at].to);
                 if to < from {
                     continue;
                 }
@@ -93,8 +90,7 @@ impl Timed<'_> {
         let n = self.nodes.len();
         let mut end = vec![0.0f64; n];
         for node in 0..n {
-            let ready =
-                self.instance.tasks[node].after.iter().map(|&d| end[d]).fold(0.0, f64::max);
+            let ready = self.instance.tasks[node].after.iter().map(|&d| end[d]).fold(0.0, f64::max);
             let mut first = f64::INFINITY;
             for choice in &mut self.nodes[node].choices {
                 if choice.to < choice.from {
@@ -227,7 +223,12 @@ fn crossing(a: (f64, f64), b: (f64, f64), most: f64) -> Option<f64> {
 }
 
 /// The largest limit that was refuted, from `low` on.
-pub(super) fn squeeze(timed: &mut Timed<'_>, tighten: Tighten<'_>, mut low: f64, known: f64) -> f64 {
+pub(super) fn squeeze(
+    timed: &mut Timed<'_>,
+    tighten: Tighten<'_>,
+    mut low: f64,
+    known: f64,
+) -> f64 {
     let cells = timed.grid.cells;
     let mut scratch = [vec![0.0; cells + 2], vec![0.0; cells + 2], vec![0.0; cells + 2]];
     let (mut work, mut rise) = (WORK, RISE);
