@@ -409,7 +409,7 @@ async fn verified(parts: &Parts) -> Option<Check> {
     let (repo, commit) = (parts.workspace.store().clone(), parts.base.commit);
     let there = blocking(move || open::what_is_there(&repo, commit)).await;
     let found = match there {
-        Err(error) => return Some(of_error("verify", error.into())),
+        Err(error) => return Some(of_error("verify", error)),
         Ok(there) => there.build_files.into_iter().find(planning::tells_commands),
     };
     Some(match found.filter(|_| verify.detect) {

@@ -151,7 +151,7 @@ pub(super) async fn host_share(
     if !cycle.pools.values().any(is_host) {
         return Ok(None);
     }
-    let ours = u32::try_from(cycle.config.dispatch.concurrent).unwrap_or(u32::MAX);
+    let ours = cycle.config.dispatch.concurrent;
     let shares = split(cycle, (ours, how.width))?;
     let (picks, _) = choose(cycle, Share::Host, &shares.in_process, how.max_nodes.min(MAX_NODES))?;
     issue(cycle, picks, how).await

@@ -56,7 +56,7 @@ pub fn lower_bound(instance: &Instance, known: f64) -> f64 {
     }
     let reach = Reach::new(instance);
     let tighten = |limit: f64, ends: Ends| {
-        Bounds::new(instance, &reach, limit, Some(limit), ends, &Close::NOT)
+        Bounds::new(instance, &reach, limit, Some(limit), ends, &Close::none())
             .filter(|b| b.makespan <= limit * (1.0 + 1e-9))
             .map(|b| b.ends)
     };
@@ -97,7 +97,7 @@ fn quick(instance: &Instance, known: f64, tried: usize) -> (f64, Ends) {
         // The first guess is high: good schedules are close to their bound.
         let guess = if step == 0 { low + (high - low) * 0.9 } else { f64::midpoint(low, high) };
         let feasible =
-            Bounds::new(instance, &reach, guess, Some(guess), base.ends.clone(), &Close::NOT)
+            Bounds::new(instance, &reach, guess, Some(guess), base.ends.clone(), &Close::none())
                 .is_some_and(|b| b.makespan <= guess * (1.0 + 1e-9));
         if feasible {
             high = guess;
@@ -194,7 +194,10 @@ struct Close {
 }
 
 impl Close {
-    const NOT: Self = Self { crowds: 0, budget: Cell::new(0) };
+    /// No sets at all.
+    fn none() -> Self {
+        Self { crowds: 0, budget: Cell::new(0) }
+    }
 
     /// The shortest interval by trying all schedules, where that is quick.
     fn exact(&self, instance: &Instance, ids: &[usize], items: &[Item<'_>], low: f64) -> f64 {
