@@ -53,14 +53,15 @@ pub(super) fn env() -> Arc<Env> {
     Arc::new(|name: &str| std::env::var(name).ok())
 }
 
-/// The system's clock. Builds for tests can start at another time, so that waits are tested without
-/// waiting.
+/// The system's clock. Builds for tests can start at another time and go faster, so that waits are
+/// tested without waiting.
 fn clock() -> Clock {
     if cfg!(debug_assertions)
         && let Ok(text) = std::env::var("OVERHAUL_NOW")
         && let Ok(start) = text.parse()
     {
-        return Clock::starting_at(start);
+        let speed = std::env::var("OVERHAUL_SPEED").ok().and_then(|text| text.parse().ok());
+        return Clock::starting_at(start).faster(speed.unwrap_or(1));
     }
     Clock::system()
 }

@@ -430,9 +430,45 @@ fn without_a_usable_pool_the_run_pauses_and_says_what_to_do() {
     assert!(cycle.report["pools-left-out"].to_string().contains("KEY_ONE"), "{}", cycle.report);
 }
 
+/// Calls are numbered from 1; the first six fail as if the backend was down, the first three
+/// together. Each writes down that it began and ended.
+const DOWN_SIX_TIMES: &str = "shift
+n=1
+until mkdir \"$SEEN/call-$n\" 2>/dev/null; do n=$((n+1)); done
+echo \"begin $n\" >> \"$SEEN/log\"
+until [ -d \"$SEEN/call-3\" ]; do sleep 0.05; done
+sleep 0.2
+if [ $n -gt 6 ]; then for f in \"$@\"; do tr a-z A-Z < \"$f\" > \"$f.new\" && mv \"$f.new\" \"$f\"; done; fi
+echo \"end $n\" >> \"$SEEN/log\"
+[ $n -gt 6 ] || { echo 'HTTP 503 Service Unavailable' >&2; exit 1; }
+";
+
+#[test]
+fn a_pool_that_is_down_is_asked_by_one_probe_at_a_time_until_it_is_back() {
+    let mut world = world();
+    world.set("OVERHAUL_SPEED", "60");
+    let seen = world.path("seen");
+    std::fs::create_dir_all(&seen).unwrap();
+    let script = DOWN_SIX_TIMES.replace("$SEEN", &seen.display().to_string());
+    let script = world.write("worker.sh", &script);
+    world.write("overhaul.yml", &config(&script, "true", ""));
+    let cycle = world.next_step_with(&["--time-budget", "60m"]);
+    assert_eq!((cycle.nodes("in_review"), cycle.nodes("failed")), (3, 0), "{}", cycle.stderr);
+    assert_eq!(cycle.report["attempts"], 9, "{}", cycle.report);
+    // Three failures open the breaker; up to two nodes were tried again before the third one ended.
+    // From then on each goes alone: one that fails, and one that does not. The others follow it.
+    let log = std::fs::read_to_string(seen.join("log")).unwrap();
+    let order: Vec<&str> = log.lines().collect();
+    let at = order.iter().position(|line| *line == "begin 6").unwrap();
+    assert_eq!(order[at..at + 4], ["begin 6", "end 6", "begin 7", "end 7"], "{log}");
+    assert!(order[..at].iter().filter(|line| line.starts_with("end")).count() == 5, "{log}");
+    assert!(!pool_state(&world, "worker").contains("out"), "{log}");
+}
+
 #[test]
 fn a_person_pauses_and_resumes() {
-    let world = world();
+    let mut world = world();
+    world.set("GITHUB_ACTOR", "alice");
     let script = world.write("worker.sh", "echo X > a.txt; exit 3\n");
     world.write(
         "overhaul.yml",
