@@ -49,14 +49,11 @@ fn render(status: &RunStatus) -> String {
     if let Some(pause) = &status.pause {
         let cause = serde_json::to_value(pause.cause).ok();
         let cause = cause.as_ref().and_then(|v| v.as_str()).unwrap_or_default().replace('_', " ");
-        match pause.not_before {
-            Some(at) => {
-                let _ = writeln!(text, "paused ({cause}), not before {at}");
-            }
-            None => {
-                let _ = writeln!(text, "paused ({cause})");
-            }
-        }
+        let _ = match (pause.not_before, &pause.by) {
+            (Some(at), _) => writeln!(text, "paused ({cause}), not before {at}"),
+            (None, Some(by)) => writeln!(text, "paused ({cause}) by {by} at {}", pause.first_seen),
+            (None, None) => writeln!(text, "paused ({cause})"),
+        };
         for node in &pause.nodes {
             let _ = writeln!(text, "  {}: {}", node.node, node.reason);
         }

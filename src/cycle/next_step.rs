@@ -21,7 +21,7 @@ use super::{
 use crate::backends::Surroundings;
 use crate::backends::openai::ProcessVerify;
 use crate::config::Config;
-use crate::ledger::{EventKind, NodeState, PauseCause};
+use crate::ledger::{EventKind, NodeState, PauseCause, PauseRecord, Run};
 use crate::model::{GrantId, NodeId, RunId};
 
 /// How the run stands after the cycle.
@@ -68,7 +68,7 @@ pub struct CycleReport {
     /// Program and version of the agents among the pools.
     pub agents: BTreeMap<crate::model::PoolId, String>,
     /// Why the run is paused, node by node.
-    pub pause: Option<crate::ledger::PauseRecord>,
+    pub pause: Option<PauseRecord>,
     /// Nodes that failed, with why.
     pub failed: Vec<FailedNode>,
     /// What became of the results that were taken in.
@@ -315,14 +315,20 @@ fn too_early(parts: &Parts, journal: &super::Journal, new_key: bool) -> Option<C
     let mut report = CycleReport::without_run(
         Status::Paused,
         match pause.not_before {
-            Some(at) => format!("paused until {at}"),
-            None => "paused by a person".to_owned(),
+            Some(at) if !operator => format!("paused until {at}"),
+            _ => stopped(pause),
         },
     );
     report.run_id = Some(journal.run_id().clone());
     report.not_before = pause.not_before;
     report.pause = Some(pause.clone());
     Some(report)
+}
+
+/// A person's pause in one line: who and when.
+fn stopped(pause: &PauseRecord) -> String {
+    let by = pause.by.as_deref().unwrap_or("a person");
+    format!("paused by {by} at {}; `resume` goes on", pause.first_seen)
 }
 
 /// The walls of workers and of the checks that they ask for.
@@ -425,7 +431,7 @@ pub(super) async fn report(
 ) -> Result<CycleReport, CycleError> {
     let states = cycle.states();
     let continued = proceed::start_next(cycle, worked.paused, worked.attempts).await;
-    let (status, mut message) = status(&states, &worked, cycle.journal.state().cancelled.is_some());
+    let (status, mut message) = status(&states, &worked, &cycle.journal.state());
     show::dashboard(cycle, set, status).await?;
     if continued {
         message.push_str("; the next cycle was started");
@@ -458,7 +464,7 @@ pub(super) async fn report(
     })
 }
 
-fn failed(run: &crate::ledger::Run, states: &BTreeMap<NodeId, NodeState>) -> Vec<FailedNode> {
+fn failed(run: &Run, states: &BTreeMap<NodeId, NodeState>) -> Vec<FailedNode> {
     let failed = states.iter().filter(|(_, state)| **state == NodeState::Failed);
     failed
         .filter_map(|(node, _)| {
@@ -472,11 +478,7 @@ fn failed(run: &crate::ledger::Run, states: &BTreeMap<NodeId, NodeState>) -> Vec
         .collect()
 }
 
-fn status(
-    states: &BTreeMap<NodeId, NodeState>,
-    worked: &Worked,
-    cancelled: bool,
-) -> (Status, String) {
+fn status(states: &BTreeMap<NodeId, NodeState>, worked: &Worked, run: &Run) -> (Status, String) {
     let count = |wanted: &[NodeState]| states.values().filter(|s| wanted.contains(s)).count();
     if worked.closed {
         let failed = count(&[NodeState::Failed]);
@@ -487,8 +489,12 @@ fn status(
         };
         return (Status::Complete, message);
     }
-    if cancelled {
+    if run.cancelled.is_some() {
         return (Status::Complete, "the run was cancelled".to_owned());
+    }
+    if let Some(pause) = run.pause.as_ref().filter(|_| worked.paused == Some(PauseCause::Operator))
+    {
+        return (Status::Paused, stopped(pause));
     }
     if let Some(cause) = worked.paused {
         let word = serde_json::to_value(cause).ok();

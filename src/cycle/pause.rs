@@ -46,7 +46,7 @@ pub(super) async fn record(
         .as_ref()
         .is_some_and(|p| p.cause == cause && p.nodes == nodes && p.not_before == not_before);
     if !same {
-        cycle.journal.write(vec![EventKind::Paused { cause, nodes, not_before }]).await?;
+        cycle.journal.write(vec![EventKind::Paused { cause, nodes, not_before, by: None }]).await?;
     }
     Ok(Some(cause))
 }

@@ -51,6 +51,7 @@ impl Steer {
                 cause: PauseCause::Operator,
                 nodes: Vec::new(),
                 not_before: None,
+                by: Some(by),
             },
             Self::Retry(node) => EventKind::Retried { node: node.clone(), by },
             Self::Skip(node) => EventKind::Skipped { node: node.clone(), by },

@@ -85,7 +85,7 @@ impl<'a> Facts<'a> {
                 .pause
                 .as_ref()
                 .filter(|p| p.cause == PauseCause::Operator)
-                .map(|_| "a person".to_owned()),
+                .and_then(|p| p.by.clone()),
             pause: run.pause.clone(),
             findings: (coverage.total, coverage.in_nodes, coverage.dropped),
             usage: run.usage,

@@ -457,6 +457,9 @@ pub enum EventKind {
         #[serde(default)]
         #[schemars(with = "Option<String>")]
         not_before: Option<Timestamp>,
+        /// Who asked for it, where a person did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
     },
     /// Work goes on; ends every pause.
     Resumed { by: String },

@@ -369,6 +369,9 @@ pub struct PauseRecord {
     pub first_seen: Timestamp,
     /// How often it was recorded.
     pub count: u32,
+    /// Who asked for it, where a person did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
 }
 
 /// A friction record.

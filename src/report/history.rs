@@ -150,6 +150,7 @@ fn line(kind: &EventKind) -> Option<(Option<&NodeId>, String)> {
         E::PoolSettled { pool, outcome, .. } => (None, format!("{pool} is out: {}", word(outcome))),
         E::PoolRestored { pool, .. } => (None, format!("{pool} is back")),
         E::Unsettled { pool, by } => (None, format!("{pool} is used again, says {by}")),
+        E::Paused { by: Some(by), .. } => (None, format!("paused by {by}")),
         E::Paused { cause, nodes, .. } => {
             (None, format!("paused: {}, {}", word(cause), count(nodes.len(), "node")))
         }

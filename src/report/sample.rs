@@ -167,6 +167,7 @@ pub(super) fn paused(cause: PauseCause) -> RunView {
         not_before: until.map(at),
         first_seen: at("2026-11-30T13:40:00Z"),
         count: 3,
+        by: view.paused_by.clone(),
     });
     view
 }

@@ -476,7 +476,20 @@ fn a_person_pauses_and_resumes() {
     );
     world.next_step();
     assert!(world.run(&["pause"]).status.success());
-    assert_eq!(world.next_step().report["message"], json!("paused by a person"));
+    // By whom and when, wherever it is told; another one's word later changes neither.
+    world.set("GITHUB_ACTOR", "bob");
+    assert!(world.run(&["pause"]).status.success());
+    let stopped = world.next_step().report;
+    assert_eq!(
+        (&stopped["status"], &stopped["pause"]["cause"]),
+        (&json!("paused"), &json!("operator"))
+    );
+    assert_eq!(stopped["pause"]["by"], "alice", "{stopped}");
+    let at = stopped["pause"]["first-seen"].as_str().unwrap();
+    assert!(at.starts_with("2030-01-01T12:00"), "{at}");
+    assert_eq!(stopped["message"], format!("paused by alice at {at}; `resume` goes on"));
+    let shown = String::from_utf8_lossy(&world.run(&["status"]).stdout).into_owned();
+    assert!(shown.contains(&format!("paused (operator) by alice at {at}")), "{shown}");
     assert!(world.run(&["resume"]).status.success());
     assert_eq!(cause(&world.next_step(), "N-001"), "no_usable_pool");
 }

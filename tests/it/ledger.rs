@@ -125,7 +125,8 @@ fn any_event() -> impl Strategy<Value = Event> {
         Just(event(EventKind::Paused {
             cause: PauseCause::CapReached,
             nodes: vec![],
-            not_before: None
+            not_before: None,
+            by: None
         })),
         Just(event(EventKind::Unknown)),
         (1u64..3, 0u32..2).prop_map(|(comment, line)| event(EventKind::CommandReceived {

@@ -39,13 +39,14 @@ impl Run {
     /// Events about the run as a whole.
     pub(super) fn apply_run(&mut self, event: &Event) -> Applied {
         match &event.kind {
-            EventKind::Paused { cause, nodes, not_before } => {
+            EventKind::Paused { cause, nodes, not_before, by } => {
                 if self.is_stopped() && *cause != PauseCause::Operator {
                     return Applied::No("a person paused the run");
                 }
-                let (first_seen, count) = match &self.pause {
-                    Some(p) if p.cause == *cause => (p.first_seen, p.count + 1),
-                    _ => (event.at, 1),
+                // Who was first, and when.
+                let (first_seen, count, by) = match &self.pause {
+                    Some(p) if p.cause == *cause => (p.first_seen, p.count + 1, p.by.clone()),
+                    _ => (event.at, 1, by.clone()),
                 };
                 self.pause = Some(PauseRecord {
                     cause: *cause,
@@ -53,6 +54,7 @@ impl Run {
                     not_before: *not_before,
                     first_seen,
                     count,
+                    by,
                 });
             }
             EventKind::Resumed { .. } => self.pause = None,
