@@ -118,7 +118,10 @@ fn openai(
 }
 
 /// The backend of a pool with an address, and the key that only a gateway holds.
-fn upstream(
+///
+/// # Errors
+/// When a variable is missing or the settings are unusable.
+pub fn upstream(
     pool: &PoolConfig,
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Upstream, WorkerError> {

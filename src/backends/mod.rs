@@ -16,5 +16,5 @@ pub(crate) mod testing;
 mod worker;
 
 pub use confinement::Confinement;
-pub use factory::{Surroundings, WorkerError, worker_for};
+pub use factory::{Surroundings, WorkerError, upstream, worker_for};
 pub use worker::{Attempt, Blocked, ModelSwitch, WorkReport, Worker, WorkerResult};

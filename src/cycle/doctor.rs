@@ -5,12 +5,15 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::CycleError;
+use super::error::blocking;
 use super::next_step::surroundings;
 use super::pools::{self, Env, PoolSet, launcher};
-use super::setup::{self, Options};
+use super::prove::prove;
+use super::setup::{self, Options, Parts, Place};
 use super::walls::{self, AllWalls};
+use super::{CycleError, names};
 use crate::config::{Config, PoolConfig, SandboxMode};
+use crate::forge::ForgeError;
 use crate::git;
 use crate::model::Provider;
 use crate::process::Layer;
@@ -32,7 +35,8 @@ pub enum Health {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Check {
-    /// What it is about: `git`, `configuration`, `pool`, `verify`, `remote`, `state`, `sandbox` ...
+    /// What it is about: `git`, `configuration`, `pool`, `key`, `model`, `windows`, `verify`, `remote`,
+    /// `rights`, `state`, `sandbox` ...
     pub area: &'static str,
     /// Which one, where there are several.
     pub subject: String,
@@ -173,7 +177,12 @@ pub async fn configured(config: &Config, repo: &Path, env: &Env) -> Vec<Check> {
     )
     .await
     {
-        Ok(set) => checks.extend(pool_checks(config, &set)),
+        Ok(set) => {
+            let reached = set.ready.keys().filter_map(|id| config.pool(id));
+            let proofs = reached.map(|pool| prove(pool, env));
+            let proofs = futures_util::future::join_all(proofs).await;
+            checks.extend(pool_checks(config, &set, proofs));
+        }
         Err(error) => checks.push(of_error("pool", error)),
     }
     for command in &config.verify.commands {
@@ -197,10 +206,13 @@ pub async fn configured(config: &Config, repo: &Path, env: &Env) -> Vec<Check> {
     checks
 }
 
-fn pool_checks(config: &Config, set: &PoolSet) -> Vec<Check> {
+/// What was seen of each pool; `proofs` are those of the reached ones, in their order.
+fn pool_checks(config: &Config, set: &PoolSet, proofs: Vec<Vec<Check>>) -> Vec<Check> {
+    let failed = |proof: &Vec<Check>| proof.iter().any(|c| c.health == Health::Failure);
+    let good = proofs.iter().filter(|proof| !failed(proof)).count();
     let mut checks = Vec::new();
-    for (id, ready) in &set.ready {
-        let Some(settings) = config.pool(id) else { continue };
+    let ready = set.ready.iter().filter_map(|(id, ready)| Some((id, ready, config.pool(id)?)));
+    for ((id, ready, settings), proof) in ready.zip(proofs) {
         let how = match &ready.agent {
             _ if ready.worker.is_none() => "driven by a job of its own".to_owned(),
             Some(agent) => format!("{agent} is there"),
@@ -218,6 +230,11 @@ fn pool_checks(config: &Config, set: &PoolSet) -> Vec<Check> {
         } else {
             Check::ok("pool", id.to_string(), detail)
         });
+        checks.extend(proof.into_iter().map(|check| match check.health {
+            // Others do its work.
+            Health::Failure if good > 0 => Check { health: Health::Warning, ..check },
+            _ => check,
+        }));
     }
     for (id, why) in &set.dropped {
         let remedy = remedy(why, config.pool(id));
@@ -228,7 +245,7 @@ fn pool_checks(config: &Config, set: &PoolSet) -> Vec<Check> {
                 Check::ok("pool", id.to_string(), detail)
             }
             // Others do its work.
-            _ if !set.ready.is_empty() => Check::warning("pool", id.to_string(), detail, remedy),
+            _ if good > 0 => Check::warning("pool", id.to_string(), detail, remedy),
             _ => Check::failure("pool", id.to_string(), detail, remedy),
         });
     }
@@ -307,6 +324,7 @@ pub async fn places(options: Options) -> Vec<Check> {
             commit.get(..12).unwrap_or("")
         ),
     )];
+    checks.extend(rights(&parts).await);
     checks.extend(sandbox(&config, &parts.walls.layers));
     let store = parts.store.clone();
     let name = store.name();
@@ -314,6 +332,42 @@ pub async fn places(options: Options) -> Vec<Check> {
     checks.push(match runs.map_err(|e| e.to_string()).and_then(|runs| runs) {
         Ok(runs) => Check::ok("state", name, format!("{} runs", runs.len())),
         Err(why) => Check::failure("state", name, why, "make the place of `state` readable"),
+    });
+    checks
+}
+
+/// What the token may do, asked so that nothing comes of it.
+async fn rights(parts: &Parts) -> Vec<Check> {
+    let (repo, remote, commit) =
+        (parts.workspace.store().clone(), parts.remote.clone(), parts.base.commit);
+    let branch = names::full(&format!("{}/doctor", parts.config.pull_requests.branch_prefix));
+    let pushed =
+        blocking(move || remote.may_push(&repo, commit, &branch).map_err(CycleError::from));
+    let mut checks = vec![match pushed.await {
+        Ok(()) => Check::ok("rights", "push", "branches may be pushed"),
+        Err(error @ CycleError::Git(git::GitError::Auth { .. })) => Check::failure(
+            "rights",
+            "push",
+            error.to_string(),
+            "add `contents: write` to `permissions:` of the job, or grant it to the app or token",
+        ),
+        Err(error) => of_error("rights", error),
+    }];
+    if !matches!(parts.options.place, Place::Forge(_)) {
+        return checks;
+    }
+    checks.push(match parts.check_rights().await {
+        Ok(()) => Check::ok("rights", parts.forge.name(), "what a run opens may be opened"),
+        Err(ForgeError::Forbidden { action, message, remedy }) => {
+            let detail = format!("not permitted to {action}: {message}");
+            Check::failure("rights", parts.forge.name(), detail, remedy)
+        }
+        Err(error) => Check::failure(
+            "rights",
+            parts.forge.name(),
+            error.to_string(),
+            "mend what is named, and ask again",
+        ),
     });
     checks
 }

@@ -29,6 +29,7 @@ mod pause;
 mod pools;
 mod proceed;
 mod proof;
+mod prove;
 mod rebuild;
 mod reconcile;
 mod reviews;

@@ -194,9 +194,7 @@ pub(super) async fn begin(
             return over(CycleReport::without_run(Status::Idle, "there is no open run"));
         }
         Chosen::New(new) => {
-            let issues = parts.config.report.dashboard
-                || parts.config.pauses == crate::config::Pauses::Issue;
-            parts.forge.check_rights(&parts.base.branch, issues).await?;
+            parts.check_rights().await?;
             open::write_opening(
                 parts.store.clone(),
                 &new,

@@ -15,9 +15,8 @@ use super::open::Given;
 use super::pools::Env;
 use super::walls::{self, AllWalls};
 use super::{Clock, CycleError, Journal, holder, names};
-use crate::config::{Config, StateStore};
-use crate::forge::Forge;
-use crate::forge::LocalForge;
+use crate::config::{Config, Pauses, StateStore};
+use crate::forge::{Forge, ForgeError, LocalForge};
 use crate::git::{GitError, Oid, Remote, parse_oid};
 use crate::ledger::{EventKind, Holder, Landing};
 use crate::model::{CycleId, Plan, PoolId, RunId};
@@ -186,6 +185,14 @@ pub(super) async fn prepare(options: Options) -> Result<Parts, CycleError> {
         walls,
         deadline,
     })
+}
+
+impl Parts {
+    /// Whether the token may open what a run will open.
+    pub(super) async fn check_rights(&self) -> Result<(), ForgeError> {
+        let issues = self.config.report.dashboard || self.config.pauses == Pauses::Issue;
+        self.forge.check_rights(&self.base.branch, issues).await
+    }
 }
 
 fn short_branch(full: String) -> String {

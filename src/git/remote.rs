@@ -318,6 +318,19 @@ impl Remote {
         self.call(repo, "push", |program| self.push_once(program, updates, atomic))
     }
 
+    /// Whether a push of `commit` to the ref `name` is let through; nothing is written. What a forge
+    /// refuses by the branch's name (rules that protect it) does not show here.
+    ///
+    /// # Errors
+    /// By cause; see [`GitError`].
+    pub fn may_push(&self, repo: &Repo, commit: Oid, name: &str) -> Result<(), GitError> {
+        let refspec = format!("{commit}:{name}");
+        let options = ["--quiet", "--dry-run", "--no-verify", "--no-follow-tags", "--"];
+        self.call(repo, "push", |program| {
+            self.run(program.args(options).args([&self.url, &refspec])).map(drop)
+        })
+    }
+
     fn push_once(
         &self,
         program: Program,

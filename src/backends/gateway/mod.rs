@@ -8,6 +8,7 @@ mod admission;
 mod evidence;
 mod forward;
 mod hints;
+mod models;
 mod tap;
 
 use std::collections::BTreeMap;
@@ -29,6 +30,7 @@ use url::Url;
 pub use admission::{Admission, Lack, Open, Permit, Refused, Seen};
 pub use evidence::{Evidence, Exhausted};
 pub use hints::limit_hints;
+pub use models::{Listed, ModelList};
 
 use self::evidence::Book;
 use self::forward::{Shared, forward};

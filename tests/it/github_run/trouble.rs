@@ -59,6 +59,34 @@ fn a_missing_permission_is_named_before_anything_is_paid() {
 }
 
 #[test]
+fn doctor_names_a_missing_permission_and_leaves_nothing_behind() {
+    let doctor = |hub: &Hub, run: u64| {
+        let token = [("INPUT_TOKEN", "ghs_workflow")];
+        hub.end(hub.start_step(run, "schedule", &format!("doctor-{run}"), &["doctor"], &token))
+    };
+    for (area, line) in [
+        ("contents", "contents: write"),
+        ("pull-requests", "pull-requests: write"),
+        ("issues", "issues: write"),
+    ] {
+        let hub = hub(&["a"]);
+        let refs = hub.rig.git().run(&["for-each-ref"]);
+        let good = doctor(&hub, 903);
+        assert_eq!(good.code, Some(0), "{}", good.log);
+        assert!(good.log.contains("rights push") && !good.log.contains("FAILED"), "{}", good.log);
+        revoke(&hub, area);
+        grant(&hub, if area == "contents" { "contents: read" } else { "metadata: read" });
+        let done = doctor(&hub, 904);
+        assert_eq!(done.code, Some(1), "{area}: {}", done.log);
+        let failed: Vec<&str> = done.log.lines().filter(|l| l.starts_with("FAILED")).collect();
+        assert!(failed.len() == 1 && failed[0].contains("rights"), "{area}: {}", done.log);
+        assert!(done.log.contains(line), "{area}: {}", done.log);
+        assert_eq!((hub.pulls().len(), hub.issues().len()), (0, 0), "{area}");
+        assert_eq!(hub.rig.git().run(&["for-each-ref"]), refs, "{area}");
+    }
+}
+
+#[test]
 fn a_read_only_token_is_told_so() {
     let mut hub = hub(&["a"]);
     hub.token = "ghs_readonly";
