@@ -152,7 +152,12 @@ fn branches_follow_their_base_by_policy_and_are_verified_there() {
     let before = story.head("N-001");
     story.push("main", "d.txt", "new\n");
     let next = story.step();
-    assert_eq!((next.status(), &next.report["attempts"]), ("waiting", &0.into()), "{}", next.stderr);
+    assert_eq!(
+        (next.status(), &next.report["attempts"]),
+        ("waiting", &0.into()),
+        "{}",
+        next.stderr
+    );
     assert_ne!(story.head("N-001"), before);
     assert_eq!(story.world.show(&story.branch("N-001"), "d.txt"), "new\n");
     assert_eq!(story.world.show(&story.branch("N-001"), "a.txt"), "A\n");

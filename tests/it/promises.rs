@@ -384,9 +384,9 @@ fn every_named_test_exists() {
     let rows = |doc: &str, head: &str| -> Vec<Vec<String>> {
         let text = std::fs::read_to_string(root.join(doc)).unwrap();
         let tables = text.split("\n\n").filter(|part| part.starts_with(head));
-        let rows = tables.flat_map(|table| table.lines().skip(2)).map(|row| {
-            row.trim_matches('|').split(" | ").map(str::to_owned).collect()
-        });
+        let rows = tables
+            .flat_map(|table| table.lines().skip(2))
+            .map(|row| row.trim_matches('|').split(" | ").map(str::to_owned).collect());
         rows.collect()
     };
     let (defects, cycle) =
