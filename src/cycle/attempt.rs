@@ -238,11 +238,9 @@ impl Ticket {
         Self { node, findings, number, owner, pool, seat: None, base, previous_failure, told }
     }
 
-    /// Until when our own windows or budgets let no request of it through, where that ended it. A
-    /// request that can never fit is not meant.
+    /// Until when our own windows or budgets let no request of it through, where that ended it.
     pub(super) fn held_back(&self) -> Option<Timestamp> {
         let here = self.seat.as_ref().and_then(|seat| seat.held_back());
-        let here = here.filter(|(refused, _)| refused.lack != Lack::Fit);
         here.map(|(_, until)| until).or(self.told.held_back)
     }
 

@@ -38,13 +38,12 @@ impl Scheduler {
                 self.charges(running.pool, real.tokens, usage.cost_usd);
             }
         }
-        if finish.is_none() {
+        // What its requests did not take of what was promised; above, the rest was given back.
+        if finish.is_none() || running.reservation.is_none() {
             self.give_back(ix as usize, running.booked);
-            if running.probe {
-                self.health[running.pool].probe_over();
-            }
-        } else {
-            self.give_back(ix as usize, running.booked);
+        }
+        if finish.is_none() && running.probe {
+            self.health[running.pool].probe_over();
         }
         Some(running)
     }
