@@ -406,7 +406,7 @@ fn the_smallest_size_that_a_pool_refused_stays_banned() {
     let pool = PoolId::new("p");
     let banned = |tokens| {
         let (node, pool) = (node(1), pool.clone());
-        event(EventKind::SizeBanned { node, pool, tokens, context_tokens: 32_000 })
+        event(EventKind::SizeBanned { node, pool, tokens, context_tokens: Some(32_000) })
     };
     let run = fold(&[banned(9_000), banned(4_000), banned(20_000)]);
     assert_eq!(run.bans[&node(1)][&pool].tokens, 4_000);
