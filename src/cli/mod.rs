@@ -208,7 +208,7 @@ mod tests {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/command-line.md");
         let page = std::fs::read_to_string(path).unwrap();
         let mut found = BTreeSet::new();
-        names(&super::Cli::command(), &mut found);
+        names(&Cli::command(), &mut found);
         assert!(found.len() > 40, "{found:?}");
         for name in found {
             assert!(page.contains(&name), "{name} is not in docs/command-line.md");
