@@ -377,13 +377,13 @@ fn bad_exclusions() {
        |
      3 | exclude: [opanai, 'https://h/v1']
        |           ^^^^^^
-      do: write `provider`, `provider:model`, or an endpoint `host[:port]` without a scheme
+      do: write a provider (`openai-compatible`, `codex`, `opencode`, `claude-worker`, `agy`, `subprocess-template`, `worker-command`, `host`), `provider:model`, or an endpoint `host[:port]` without a scheme
 
     o.yml:3:19: exclude[1] is no exclusion
        |
      3 | exclude: [opanai, 'https://h/v1']
        |                   ^^^^^^^^^^^^^^
-      do: write `provider`, `provider:model`, or an endpoint `host[:port]` without a scheme
+      do: write a provider (`openai-compatible`, `codex`, `opencode`, `claude-worker`, `agy`, `subprocess-template`, `worker-command`, `host`), `provider:model`, or an endpoint `host[:port]` without a scheme
     "#);
 }
 
