@@ -56,7 +56,7 @@ fn render(status: &RunStatus) -> String {
         let cause = pause_words(pause.cause);
         let _ = match (pause.not_before, &pause.by) {
             (Some(at), _) => writeln!(text, "paused ({cause}), not before {at}"),
-            (None, Some(by)) => writeln!(text, "paused ({cause}) by {by} at {}", pause.first_seen),
+            (None, Some(by)) => writeln!(text, "paused by {by} at {}", pause.first_seen),
             (None, None) => writeln!(text, "paused ({cause})"),
         };
         for node in &pause.nodes {

@@ -555,7 +555,7 @@ fn a_person_pauses_and_resumes() {
     assert!(at.starts_with("2030-01-01T12:00"), "{at}");
     assert_eq!(stopped["message"], format!("paused by alice at {at}; `resume` goes on"));
     let shown = String::from_utf8_lossy(&world.run(&["status"]).stdout).into_owned();
-    assert!(shown.contains(&format!("paused (operator) by alice at {at}")), "{shown}");
+    assert!(shown.contains(&format!("paused by alice at {at}")), "{shown}");
     assert!(world.run(&["resume"]).status.success());
     assert_eq!(cause(&world.next_step(), "N-001"), "no_usable_pool");
 }

@@ -201,13 +201,14 @@ fn the_comment_commands_are_listed() {
 }
 
 /// Of tests and of parts of ours among each other.
-const NOT_FOR_PEOPLE: [&str; 6] = [
+const NOT_FOR_PEOPLE: [&str; 7] = [
     "OVERHAUL_CRASH_AFTER",
     "OVERHAUL_EFFECTS_LOG",
     "OVERHAUL_GATEWAY_TOKEN",
     "OVERHAUL_NOW",
     "OVERHAUL_PANIC_NODE",
     "OVERHAUL_PROCESS",
+    "OVERHAUL_SPEED",
 ];
 
 #[test]
