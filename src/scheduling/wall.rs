@@ -86,7 +86,7 @@ impl Obstacle {
             Self::Settled(outcome) => format!("out: {}", outcome_word(outcome)),
             Self::Paused(outcome, at) if rests(outcome) => {
                 let word = outcome_word(outcome);
-                format!("failed several times in a row ({word}), tried again at {}", timestamp(at))
+                format!("failed several times in a row ({word}), tried again at {}", time(at))
             }
             Self::Paused(outcome, at) => {
                 format!("{}, until {}", outcome_word(outcome), time(at))

@@ -409,7 +409,7 @@ fn what_no_command_verifies_opens_and_is_never_silent() {
 
     // A reason is a person's decision.
     verified_by(&world, "verify:\n  waive: documentation only\n");
-    assert_eq!(warnings(&world.status()), [String::new(); 0]);
+    assert_eq!(warnings(&world.status()), Vec::<String>::new());
     let doctor = world.run(&["doctor"]);
     let doctor = String::from_utf8_lossy(&doctor.stdout).into_owned();
     assert!(
@@ -555,7 +555,7 @@ fn an_exclusion_that_matches_nothing_is_said_by_the_cycle_and_by_doctor() {
     let world = world(UPPER, "true", "exclude: [codex]\n");
     let cycle = world.next_step();
     let warning = "exclude: 'codex' matches no declared pool";
-    assert_eq!(cycle.report["warnings"], serde_json::json!([warning]), "{}", cycle.stderr);
+    assert_eq!(cycle.report["warnings"][0]["text"], warning, "{}", cycle.stderr);
     for command in ["next-step", "doctor"] {
         let shown = String::from_utf8_lossy(&world.run(&[command]).stdout).into_owned();
         assert!(shown.contains(warning), "{command}: {shown}");

@@ -260,6 +260,7 @@ fn nothing_of_the_ledger_is_deleted() {
 #[test]
 fn the_report_is_asked_for_or_left_at_the_close() {
     let world = world(FIX, "true", "report:\n  html: true\n");
+    std::fs::create_dir_all(world.path("forge")).unwrap();
     let none = world.run(&["report"]);
     assert_eq!(none.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&none.stderr).contains("there is no run yet"));

@@ -125,6 +125,56 @@ fn traces(seeds: std::ops::Range<u64>, dial: f64) -> Vec<(f64, u64)> {
     ratios
 }
 
+#[test]
+fn no_bound_lies_above_what_another_dial_reaches() {
+    let reached = |nodes: &[NodeSpec], pools: &[(PoolState, ServiceModel)], seed: u64| {
+        let runs = [0.0, 0.5, 1.0].map(|dial| {
+            let options = Options { dial, lookahead: 20_000, ..Options::default() };
+            simulate(nodes.to_vec(), pools.to_vec(), options, seed).unwrap()
+        });
+        let best = runs.iter().map(|s| s.makespan_s).fold(f64::INFINITY, f64::min);
+        for s in &runs {
+            assert!(s.lower_bound_s <= best + 0.001, "{seed}: {} > {best}", s.lower_bound_s);
+        }
+        runs
+    };
+    for seed in 0..60 {
+        let mut rng = Rng(seed);
+        let count = 3 + rng.below(8);
+        let (nodes, mut pools) = (nodes(&mut rng, count), pools(&mut rng));
+        reached(&nodes, &pools, seed);
+        // Where nothing is limited nothing counts but the longest path.
+        for (state, _) in &mut pools {
+            state.pool.limits = Limits::default();
+        }
+        for s in reached(&nodes, &pools, seed) {
+            let (bound, path) = (s.lower_bound_s, s.critical_path_s);
+            assert!((bound - path).abs() <= 0.002 * path + 0.001, "{seed}: {bound}, path {path}");
+        }
+    }
+}
+
+#[test]
+fn whole_nodes_on_pools_of_different_speed_are_counted() {
+    // 97 nodes of 10 s; two slots at full speed, four at half of it.
+    let pool = |id: &str, speed: f64, slots: u32| {
+        let mut rng = Rng(1);
+        let (mut state, model) = pools(&mut rng).remove(0);
+        state.pool.id = PoolId::new(id);
+        state.pool.meter.backend = id.to_owned();
+        state.pool.tier = None;
+        state.pool.limits = Limits { concurrent: Some(slots), ..Limits::default() };
+        state.service.speed = speed;
+        (state, model)
+    };
+    let node = |n| NodeSpec { service: Some(10_000), input_tokens: 100, ..NodeSpec::new(name(n)) };
+    let set = vec![pool("a", 1.0, 2), pool("b", 0.5, 4)];
+    let options = Options { dial: 1.0, ..Options::default() };
+    let s = simulate((0..97).map(node).collect(), set, options, 0).unwrap();
+    // Eight in 20 s: 96 within 240 s, and one more takes 10 s.
+    assert_eq!((s.makespan_s, s.lower_bound_s.round()), (250.0, 250.0));
+}
+
 /// One or two requests a minute, windows that hold two requests, pools thirty times as fast as
 /// others, and joins that everything waits for.
 fn harsh(rng: &mut Rng) -> (Vec<NodeSpec>, Vec<(PoolState, ServiceModel)>) {
@@ -811,7 +861,7 @@ fn reasons_of_a_prediction_count_in_seconds_from_its_start() {
     for (pool, said) in [
         (day, "its daily allowance is used until 86400 s"),
         (minute, "its window is full until 60 s"),
-        (paused, "transient, until "),
+        (paused, "tried again at 61 s"),
         (limited, "rate limited, until "),
     ] {
         let json = predicted(plan, &format!("pools: [{{id: p, {pool}}}]"), &["--seed", "3"]);

@@ -306,8 +306,8 @@ async fn backend_failures_are_outcomes() {
                 content_type: "text/html".into(),
                 body: "<html>oops</html>".into(),
             },
-            Outcome::Transient,
-            3,
+            Outcome::ModelUnavailable,
+            1,
         ),
         (
             Reply::Raw {
@@ -596,7 +596,7 @@ async fn then_to_plain_blocks() {
     assert_eq!(report.outcome, Outcome::Success, "{}\n{}", report.detail, report.log);
     assert!(bench.text("src/a.py").contains("if x is None:"));
     assert_eq!(bench.text("src/b.py"), "b = 1\n");
-    assert_eq!(report.usage.requests, 7);
+    assert_eq!(report.usage.requests, 6);
 }
 
 #[tokio::test]
