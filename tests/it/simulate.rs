@@ -110,15 +110,20 @@ fn check(nodes: &[NodeSpec], pools: &[(PoolState, ServiceModel)], s: &Simulation
 }
 
 fn traces(seeds: std::ops::Range<u64>, dial: f64) -> Vec<(f64, u64)> {
+    let ratio = |seed: u64, lookahead: usize| {
+        let mut rng = Rng(seed);
+        let count = 10 + rng.below(50);
+        let (nodes, pools) = (nodes(&mut rng, count), pools(&mut rng));
+        let options = Options { dial, lookahead, ..Options::default() };
+        let s = simulate(nodes.clone(), pools.clone(), options, seed).unwrap();
+        check(&nodes, &pools, &s);
+        if s.lower_bound_s > 0.0 { s.makespan_s / s.lower_bound_s } else { 1.0 }
+    };
     let mut ratios: Vec<(f64, u64)> = seeds
-        .map(|seed| {
-            let mut rng = Rng(seed);
-            let count = 10 + rng.below(50);
-            let (nodes, pools) = (nodes(&mut rng, count), pools(&mut rng));
-            let options = Options { dial, lookahead: 150_000, ..Options::default() };
-            let s = simulate(nodes.clone(), pools.clone(), options, seed).unwrap();
-            check(&nodes, &pools, &s);
-            (if s.lower_bound_s > 0.0 { s.makespan_s / s.lower_bound_s } else { 1.0 }, seed)
+        .map(|seed| match ratio(seed, 150_000) {
+            // As far as a release looks ahead: this build takes long for it.
+            far if dial > 0.5 && far > 1.12 => (ratio(seed, 6_000_000), seed),
+            near => (near, seed),
         })
         .collect();
     ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -228,8 +233,7 @@ fn near_the_bound(seeds: std::ops::Range<u64>) {
     let median = ratios[ratios.len() / 2].0;
     let worst = &ratios[ratios.len() - 6..];
     assert!(median <= 1.05, "median {median}, worst {worst:?}");
-    assert!(worst[3].0 <= 1.15, "{worst:?}");
-    assert!(worst[5].0 <= 1.25, "{worst:?}");
+    assert!(worst[5].0 <= 1.15, "{worst:?}");
 }
 
 // Two halves, so that they run side by side.
@@ -867,7 +871,7 @@ fn reasons_of_a_prediction_count_in_seconds_from_its_start() {
         let json = predicted(plan, &format!("pools: [{{id: p, {pool}}}]"), &["--seed", "3"]);
         let pauses = json["pauses"].to_string();
         assert!(pauses.contains(said), "{pool}: {pauses}");
-        assert!(!pauses.contains("1970"), "{pool}: {pauses}");
+        assert!(!pauses.contains("1970-"), "{pool}: {pauses}");
     }
 }
 
